@@ -1,1 +1,15 @@
 #![doc = include_str!("../README.md")]
+
+mod clock;
+mod database;
+mod environment;
+pub mod fixtures;
+mod redis;
+mod template;
+
+pub use crate::clock::TestClock;
+pub use crate::database::{TestDatabase, database};
+pub use crate::redis::{TestRedis, redis};
+
+/// Every migration, compiled in.
+pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations");
