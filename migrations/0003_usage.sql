@@ -74,7 +74,7 @@ begin
     end if;
 end
 $$;
--- From the month before last to two months ahead; a job goes on from there.
+-- From four months back, for history that is brought along, to two months ahead; a job goes on from there.
 select make_usage_partition((date_trunc('month', now()) + make_interval(months => m))::date)
 from generate_series(-4, 2) as m;
 
@@ -102,7 +102,9 @@ create trigger attempts_no_truncate before truncate on attempts
     for each statement execute function refuse_change();
 
 -- What each meter used, by slice (rolling) or period (calendar): the sum of the events, kept with them.
+-- Rows of sums are updated all the time and no index carries what changes: room on the page keeps the update there.
 create table meter_slices (
+    -- 0 for a provider's own meters, which all tenants share.
     tenant_id      bigint not null,
     scope          text not null,
     scope_id       bigint not null,
@@ -110,8 +112,9 @@ create table meter_slices (
     -- Milliseconds since 1970.
     slice_start_ms bigint not null,
     used           bigint not null,
-    constraint meter_slices_pkey primary key (tenant_id, scope, scope_id, meter, slice_start_ms)
-);
+    constraint meter_slices_pkey primary key (tenant_id, scope, scope_id, meter, slice_start_ms),
+    constraint meter_slices_used_check check (used >= 0)
+) with (fillfactor = 70);
 
 -- Sums for the pages, by quarter of an hour: that grain fits the offset of every time zone.
 create table usage_rollups (
@@ -133,7 +136,7 @@ create table usage_rollups (
     charge_nanos bigint not null,
     duration_ms  bigint not null,
     constraint usage_rollups_pkey primary key (tenant_id, slot_start, key_id, model, outcome, team_id)
-);
+) with (fillfactor = 70);
 create index usage_rollups_slot_idx on usage_rollups (slot_start);
 
 -- Double entry: the lines of one transaction add up to nothing.
@@ -187,7 +190,7 @@ create table balances (
     tenant_id     bigint primary key,
     balance_nanos bigint not null,
     updated_at    timestamptz not null default clock_timestamp()
-);
+) with (fillfactor = 50);
 
 create table alerts (
     id                bigint generated always as identity primary key,

@@ -3,9 +3,10 @@
 use domain::admission::Scope;
 use domain::id::{RequestId, TenantId};
 use domain::window::UnixMs;
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 
 use crate::error::LedgerError;
+use crate::instant::to_ms;
 
 /// The marks of a month budget that are worth an alert, in percent of its limit.
 pub const DEFAULT_THRESHOLDS_PERCENT: [i64; 2] = [80, 100];
@@ -37,6 +38,48 @@ pub struct Alert {
     pub fired_at: UnixMs,
 }
 
+/// A threshold that a batch has just crossed.
+pub(crate) struct Fired {
+    pub(crate) tenant_id: TenantId,
+    pub(crate) scope: &'static str,
+    pub(crate) scope_id: i64,
+    pub(crate) meter: String,
+    pub(crate) period_start_ms: i64,
+    pub(crate) threshold_percent: i64,
+    pub(crate) limit: i64,
+    pub(crate) used: i64,
+    pub(crate) request_id: RequestId,
+}
+
+/// Writes alerts; one that was written before stays as it is.
+pub(crate) async fn fire(
+    connection: &mut PgConnection,
+    fired: &[Fired],
+) -> Result<(), LedgerError> {
+    if fired.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        r#"insert into alerts (tenant_id, scope, scope_id, meter, period_start_ms, threshold_percent,
+                               limit_amount, used_amount, request_id)
+           select * from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::bigint[],
+                                $6::bigint[], $7::bigint[], $8::bigint[], $9::text[])
+           on conflict on constraint alerts_once_key do nothing"#,
+        &fired.iter().map(|f| f.tenant_id.0).collect::<Vec<_>>()[..],
+        &fired.iter().map(|f| f.scope.to_owned()).collect::<Vec<_>>()[..],
+        &fired.iter().map(|f| f.scope_id).collect::<Vec<_>>()[..],
+        &fired.iter().map(|f| f.meter.clone()).collect::<Vec<_>>()[..],
+        &fired.iter().map(|f| f.period_start_ms).collect::<Vec<_>>()[..],
+        &fired.iter().map(|f| f.threshold_percent).collect::<Vec<_>>()[..],
+        &fired.iter().map(|f| f.limit).collect::<Vec<_>>()[..],
+        &fired.iter().map(|f| f.used).collect::<Vec<_>>()[..],
+        &fired.iter().map(|f| f.request_id.to_string()).collect::<Vec<_>>()[..],
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
 /// The newest alerts, of one tenant or of all; at most `limit`.
 ///
 /// # Errors
@@ -46,6 +89,32 @@ pub async fn list(
     tenant_id: Option<TenantId>,
     limit: i64,
 ) -> Result<Vec<Alert>, LedgerError> {
-    let _ = (pool, tenant_id, limit);
-    todo!()
+    let rows = sqlx::query!(
+        r#"select id, tenant_id, scope, scope_id, meter, period_start_ms, threshold_percent,
+                  limit_amount, used_amount, request_id, fired_at
+           from alerts
+           where $1::bigint is null or tenant_id = $1
+           order by id desc
+           limit $2"#,
+        tenant_id.map(|id| id.0),
+        limit,
+    )
+    .fetch_all(pool)
+    .await?;
+    let alerts = rows.into_iter().map(|row| {
+        Some(Alert {
+            id: row.id,
+            tenant_id: TenantId(row.tenant_id),
+            scope: Scope::parse(&row.scope)?,
+            scope_id: row.scope_id,
+            meter: row.meter,
+            period_start: UnixMs(row.period_start_ms),
+            threshold_percent: row.threshold_percent,
+            limit: row.limit_amount,
+            used: row.used_amount,
+            request_id: row.request_id.parse().ok()?,
+            fired_at: to_ms(row.fired_at),
+        })
+    });
+    alerts.collect::<Option<_>>().ok_or_else(|| LedgerError::unreadable("alerts"))
 }

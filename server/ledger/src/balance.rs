@@ -33,8 +33,10 @@ pub struct Moved {
 /// # Errors
 /// [`LedgerError::Rejected`] when the amount is not above zero or the balance would not fit.
 pub async fn top_up(pool: &PgPool, movement: Movement<'_>) -> Result<Moved, LedgerError> {
-    let _ = (pool, movement);
-    todo!()
+    if movement.amount <= Nanos::ZERO {
+        return Err(LedgerError::Rejected("a top-up is above zero".to_owned()));
+    }
+    post(pool, movement, "credit", "top_up").await
 }
 
 /// Books a correction in the tenant's favour (above zero) or against it (below).
@@ -42,8 +44,46 @@ pub async fn top_up(pool: &PgPool, movement: Movement<'_>) -> Result<Moved, Ledg
 /// # Errors
 /// [`LedgerError::Rejected`] when the amount is zero or the balance would not fit.
 pub async fn adjustment(pool: &PgPool, movement: Movement<'_>) -> Result<Moved, LedgerError> {
-    let _ = (pool, movement);
-    todo!()
+    if movement.amount == Nanos::ZERO {
+        return Err(LedgerError::Rejected("an adjustment of nothing".to_owned()));
+    }
+    post(pool, movement, "adjustment", "adjustment").await
+}
+
+/// Posts to the tenant's balance against another of its accounts, and moves the snapshot.
+///
+/// One statement is one transaction: a caller that goes away cannot leave half of it.
+async fn post(
+    pool: &PgPool,
+    movement: Movement<'_>,
+    against: &str,
+    kind: &str,
+) -> Result<Moved, LedgerError> {
+    if movement.actor.is_empty() || movement.reason.is_empty() {
+        return Err(LedgerError::Rejected("money moves with an actor and a reason".to_owned()));
+    }
+    let row = sqlx::query!(
+        r#"with posting as materialized (select nextval('ledger_transaction_seq') as id),
+           lines as (
+               insert into balance_ledger
+                   (transaction_id, line, tenant_id, account, kind, amount_nanos, reason, actor)
+               select posting.id, l.line, $1, l.account, $4, l.amount, $5, $6
+               from posting
+               cross join (values (1, 'balance', $2::bigint), (2, $3, -$2::bigint)) as l (line, account, amount))
+           insert into balances as b (tenant_id, balance_nanos) values ($1, $2)
+           on conflict on constraint balances_pkey do update set
+               balance_nanos = b.balance_nanos + excluded.balance_nanos, updated_at = clock_timestamp()
+           returning balance_nanos, (select id from posting) as "transaction_id!""#,
+        movement.tenant_id.0,
+        movement.amount.0,
+        against,
+        kind,
+        movement.reason,
+        movement.actor,
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(Moved { transaction_id: row.transaction_id, balance: Nanos(row.balance_nanos) })
 }
 
 /// What a tenant paid in and did not use; below zero when it used more.
@@ -51,6 +91,9 @@ pub async fn adjustment(pool: &PgPool, movement: Movement<'_>) -> Result<Moved, 
 /// # Errors
 /// When the database cannot be reached.
 pub async fn balance(pool: &PgPool, tenant_id: TenantId) -> Result<Nanos, LedgerError> {
-    let _ = (pool, tenant_id);
-    todo!()
+    let amount =
+        sqlx::query_scalar!("select balance_nanos from balances where tenant_id = $1", tenant_id.0)
+            .fetch_optional(pool)
+            .await?;
+    Ok(amount.map_or(Nanos::ZERO, Nanos))
 }

@@ -45,7 +45,7 @@ impl BookLine {
     }
 }
 
-/// The sums of one tenant, or of all that have any.
+/// The sums of one tenant, or of all that have any. This is an audit: it reads every event.
 ///
 /// # Errors
 /// When the database cannot be reached.
@@ -53,6 +53,87 @@ pub async fn verify(
     pool: &PgPool,
     tenant_id: Option<TenantId>,
 ) -> Result<Vec<BookLine>, LedgerError> {
-    let _ = (pool, tenant_id);
-    todo!()
+    let rows = sqlx::query!(
+        r#"select tenant_id as "tenant_id!",
+                  coalesce(e.events, 0) as "events!", coalesce(e.charge, 0) as "events_charge!",
+                  coalesce(e.cost, 0) as "events_cost!",
+                  coalesce(r.requests, 0) as "rollup_requests!", coalesce(r.charge, 0) as "rollups_charge!",
+                  coalesce(r.cost, 0) as "rollups_cost!",
+                  coalesce(l.used, 0) as "ledger_usage!", coalesce(l.balance, 0) as "ledger_balance!",
+                  m.used as month_slices, coalesce(b.balance_nanos, 0) as "balance!"
+           from (select tenant_id, count(*) as events, sum(charge_nanos)::bigint as charge,
+                        sum(cost_nanos)::bigint as cost
+                 from usage_events where ($1::bigint is null or tenant_id = $1) group by tenant_id) e
+           full join (select tenant_id, sum(requests)::bigint as requests, sum(charge_nanos)::bigint as charge,
+                             sum(cost_nanos)::bigint as cost
+                      from usage_rollups where ($1::bigint is null or tenant_id = $1) group by tenant_id) r using (tenant_id)
+           full join (select tenant_id,
+                             (sum(amount_nanos) filter (where account = 'usage'))::bigint as used,
+                             (sum(amount_nanos) filter (where account = 'balance'))::bigint as balance
+                      from balance_ledger
+                      where tenant_id is not null and ($1::bigint is null or tenant_id = $1)
+                      group by tenant_id) l using (tenant_id)
+           full join (select tenant_id, sum(used)::bigint as used
+                      from meter_slices
+                      where scope = 'tenant' and meter = 'month_cost' and ($1::bigint is null or tenant_id = $1)
+                      group by tenant_id) m using (tenant_id)
+           full join (select tenant_id, balance_nanos from balances where ($1::bigint is null or tenant_id = $1)) b
+                using (tenant_id)
+           order by 1"#,
+        tenant_id.map(|id| id.0),
+    )
+    .fetch_all(pool)
+    .await?;
+    let lines = rows.into_iter().map(|row| BookLine {
+        tenant_id: TenantId(row.tenant_id),
+        events: row.events,
+        rollup_requests: row.rollup_requests,
+        events_charge: row.events_charge,
+        ledger_usage: row.ledger_usage,
+        rollups_charge: row.rollups_charge,
+        month_slices: row.month_slices,
+        ledger_balance: row.ledger_balance,
+        balance: row.balance,
+        events_cost: row.events_cost,
+        rollups_cost: row.rollups_cost,
+    });
+    Ok(lines.collect())
+}
+
+/// What providers charge the house, from each place that keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HouseLine {
+    /// Σ cost of all events, in nano-USD.
+    pub events_cost: i64,
+    /// Σ of the ledger's lines on account `provider_cost`.
+    pub ledger_cost: i64,
+    /// Σ of the ledger's lines on account `provider_payable`: the same below zero.
+    pub ledger_payable: i64,
+}
+
+impl HouseLine {
+    /// Whether all places agree.
+    #[must_use]
+    pub const fn agrees(&self) -> bool {
+        self.events_cost == self.ledger_cost && self.ledger_cost == -self.ledger_payable
+    }
+}
+
+/// The house's sums. This is an audit: it reads every event.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn verify_house(pool: &PgPool) -> Result<HouseLine, LedgerError> {
+    let line = sqlx::query_as!(
+        HouseLine,
+        r#"select (select coalesce(sum(cost_nanos), 0)::bigint from usage_events) as "events_cost!",
+                  (coalesce(sum(amount_nanos) filter (where account = 'provider_cost'), 0))::bigint
+                      as "ledger_cost!",
+                  (coalesce(sum(amount_nanos) filter (where account = 'provider_payable'), 0))::bigint
+                      as "ledger_payable!"
+           from balance_ledger where tenant_id is null"#,
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(line)
 }

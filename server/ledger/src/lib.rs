@@ -2,14 +2,20 @@
 
 pub mod alert;
 pub mod balance;
+mod batch;
 pub mod books;
 pub mod drift;
+mod entry;
 mod error;
 mod instant;
+mod lane;
 pub mod partition;
+mod posting;
 pub mod refusal;
 pub mod report;
 pub mod retention;
+mod rollup;
+pub mod slice;
 pub mod usage_event;
 pub mod writer;
 

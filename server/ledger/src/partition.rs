@@ -4,14 +4,35 @@ use domain::window::UnixMs;
 use sqlx::PgPool;
 
 use crate::error::LedgerError;
+use crate::instant::to_time;
+
+/// How many months ahead partitions are made: a job that fails for weeks still loses nothing.
+const MONTHS_AHEAD: i32 = 2;
+/// Two replicas made the same partition at the same time, as a table and as a type: it is there.
+const MADE_BY_ANOTHER: [&str; 2] = ["42P07", "23505"];
 
 /// Makes the partitions of the running month and the two after it, where they are missing.
 ///
 /// # Errors
 /// When the database cannot be reached, or rows in the default partition are in the way.
 pub async fn ensure_partitions(pool: &PgPool, now: UnixMs) -> Result<(), LedgerError> {
-    let _ = (pool, now);
-    todo!()
+    let outside = || LedgerError::Rejected("the instant is outside the calendar".to_owned());
+    let today = to_time(now).ok_or_else(outside)?.date();
+    for ahead in 0..=MONTHS_AHEAD {
+        let made = sqlx::query!(
+            "select make_usage_partition(($1::date + make_interval(months => $2))::date)",
+            today.replace_day(1).map_err(|_| outside())?,
+            ahead,
+        )
+        .fetch_one(pool)
+        .await;
+        match made {
+            Err(sqlx::Error::Database(e))
+                if e.code().is_some_and(|code| MADE_BY_ANOTHER.contains(&code.as_ref())) => {}
+            other => drop(other?),
+        }
+    }
+    Ok(())
 }
 
 /// How many events no month's partition took: more than none is a fault of the job that makes them.
@@ -19,6 +40,8 @@ pub async fn ensure_partitions(pool: &PgPool, now: UnixMs) -> Result<(), LedgerE
 /// # Errors
 /// When the database cannot be reached.
 pub async fn strays(pool: &PgPool) -> Result<i64, LedgerError> {
-    let _ = pool;
-    todo!()
+    let count = sqlx::query_scalar!(r#"select count(*) as "count!" from usage_events_default"#)
+        .fetch_one(pool)
+        .await?;
+    Ok(count)
 }

@@ -1,0 +1,97 @@
+//! A batch on its way into the books: tried again when the database fails, split when an event does.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use domain::id::RequestId;
+use sqlx::PgPool;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+
+use crate::batch;
+use crate::entry::Entry;
+use crate::error::LedgerError;
+use crate::writer::Appended;
+
+/// How often a batch is tried again. With the pauses below that is about ten seconds, long enough for a failover;
+/// after that its events go back to their callers, who keep them.
+const RETRIES: u32 = 9;
+/// The first pause; each is twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause: a database that is back is found within this time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+
+/// An event whose caller waits.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) entry: Entry,
+    pub(crate) answer: oneshot::Sender<Result<Appended, LedgerError>>,
+}
+
+/// Writes a batch and answers every caller.
+pub(crate) async fn write(pool: &PgPool, jobs: Vec<Job>) {
+    let mut parts = vec![jobs];
+    while let Some(mut part) = parts.pop() {
+        let entries: Vec<&Entry> = part.iter().map(|job| &job.entry).collect();
+        match commit_patiently(pool, &entries).await {
+            Ok(fresh) => answer(part, fresh),
+            Err(LedgerError::Rejected(_)) if part.len() > 1 => {
+                // One event is at fault and the others must not suffer: halve until it stands alone.
+                let half = part.split_off(part.len() / 2);
+                parts.extend([half, part]);
+            }
+            Err(error) => refuse(part, &error),
+        }
+    }
+}
+
+fn answer(jobs: Vec<Job>, mut fresh: HashSet<RequestId>) {
+    for job in jobs {
+        // Of two with one id in this batch, the first was written.
+        let is_fresh = fresh.remove(&job.entry.event.request_id);
+        let appended = if is_fresh { Appended::Fresh } else { Appended::Duplicate };
+        // A caller that went away needs no answer: the event is written.
+        let _ = job.answer.send(Ok(appended));
+    }
+}
+
+fn refuse(jobs: Vec<Job>, error: &LedgerError) {
+    tracing::error!(events = jobs.len(), %error, "events were not written");
+    metrics::counter!("weir_ledger_events_failed_total").increment(jobs.len() as u64);
+    for job in jobs {
+        let _ = job.answer.send(Err(error.clone()));
+    }
+}
+
+/// Commits, and tries again while the database is at fault. A try whose answer was lost is found by the next one:
+/// its events are there already.
+async fn commit_patiently(
+    pool: &PgPool,
+    entries: &[&Entry],
+) -> Result<HashSet<RequestId>, LedgerError> {
+    let mut pause = FIRST_PAUSE;
+    for _ in 0..RETRIES {
+        match commit_measured(pool, entries).await {
+            Err(LedgerError::Unavailable(error)) => {
+                tracing::warn!(events = entries.len(), %error, "the books did not answer: trying again");
+                metrics::counter!("weir_ledger_batch_retries_total").increment(1);
+                sleep(pause).await;
+                pause = LONGEST_PAUSE.min(pause * 2);
+            }
+            done => return done,
+        }
+    }
+    commit_measured(pool, entries).await
+}
+
+async fn commit_measured(
+    pool: &PgPool,
+    entries: &[&Entry],
+) -> Result<HashSet<RequestId>, LedgerError> {
+    let began = Instant::now();
+    let fresh = batch::commit(pool, entries).await?;
+    metrics::histogram!("weir_ledger_commit_seconds").record(began.elapsed());
+    metrics::histogram!("weir_ledger_batch_rows")
+        .record(u32::try_from(entries.len()).unwrap_or(u32::MAX));
+    Ok(fresh)
+}
