@@ -74,16 +74,9 @@ pub fn budget_bar(bar: &BudgetBar) -> String {
     let cap = 1_000 * 1_000 / BUDGET_END_PERMILLE;
 
     let mut svg = open(&format!("bar budget {tone}"), &bar.label);
-    rect(&mut svg, "track", 0, cap);
-    rect(&mut svg, "settled", 0, settled);
-    // The hatch is defined once per page, by the shell.
-    let _ = write!(
-        svg,
-        "<rect class=\"held\" x=\"{}\" y=\"3\" width=\"{}\" height=\"10\" \
-         fill=\"url(#hatch)\"/>",
-        percent(settled),
-        percent(held)
-    );
+    rect(&mut svg, "track", None, 0, cap);
+    rect(&mut svg, "settled", None, 0, settled);
+    rect(&mut svg, "held", Some(tone), settled, held);
     for (class, at) in [("mark80", 800), ("mark100", 1_000)] {
         let x = percent(at * 1_000 / BUDGET_END_PERMILLE);
         let _ = write!(svg, "<line class=\"{class}\" x1=\"{x}\" y1=\"0\" x2=\"{x}\" y2=\"16\"/>");
@@ -96,18 +89,43 @@ pub fn budget_bar(bar: &BudgetBar) -> String {
     svg
 }
 
-/// Parts of a whole beside the parts of others: each part is (class, value), and `largest` is the
-/// sum that fills the whole bar.
+/// One part of a bar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The class that the style sheet paints.
+    class: &'static str,
+    /// How much it is.
+    value: i64,
+    /// Whether it is filled with the hatch of its class.
+    hatched: bool,
+}
+
+impl Part {
+    /// A part in one colour.
+    #[must_use]
+    pub const fn solid(class: &'static str, value: i64) -> Self {
+        Self { class, value, hatched: false }
+    }
+
+    /// A part in stripes: the document defines the hatch of its class.
+    #[must_use]
+    pub const fn hatched(class: &'static str, value: i64) -> Self {
+        Self { class, value, hatched: true }
+    }
+}
+
+/// Parts of a whole beside the parts of others; `largest` is the sum that fills the whole bar.
 #[must_use]
-pub fn share_bar(parts: &[(&str, i64)], largest: i64, label: &str) -> String {
+pub fn share_bar(parts: &[Part], largest: i64, label: &str) -> String {
     let mut svg = open("bar share", label);
-    rect(&mut svg, "track", 0, 1_000);
+    rect(&mut svg, "track", None, 0, 1_000);
     let mut sum = 0_i64;
     let mut from = 0;
-    for (class, value) in parts.iter().filter(|(_, value)| *value > 0) {
-        sum = sum.saturating_add(*value);
+    for part in parts.iter().filter(|part| part.value > 0) {
+        sum = sum.saturating_add(part.value);
         let to = permille(sum, largest, 1_000).max(from + SLIVER_PERMILLE).min(1_000);
-        rect(&mut svg, &escape(class), from, to - from);
+        let hatch = part.hatched.then_some(part.class);
+        rect(&mut svg, part.class, hatch, from, to - from);
         from = to;
     }
     svg.push_str("</svg>");
@@ -126,10 +144,13 @@ fn open(class: &str, label: &str) -> String {
     )
 }
 
-fn rect(svg: &mut String, class: &str, x_permille: i64, width_permille: i64) {
+/// A part of a bar. A hatch is named by attribute: the document defines it, and a style sheet
+/// cannot point into the document.
+fn rect(svg: &mut String, class: &str, hatch: Option<&str>, x_permille: i64, width_permille: i64) {
+    let fill = hatch.map(|hatch| format!(" fill=\"url(#hatch-{hatch})\"")).unwrap_or_default();
     let _ = write!(
         svg,
-        "<rect class=\"{class}\" x=\"{}\" y=\"3\" width=\"{}\" height=\"10\"/>",
+        "<rect class=\"{class}\" x=\"{}\" y=\"3\" width=\"{}\" height=\"10\"{fill}/>",
         percent(x_permille),
         percent(width_permille)
     );
@@ -181,7 +202,7 @@ mod tests {
     fn a_little_is_still_seen() {
         let svg = budget_bar(&bar(0, 1, 1_000 * USD));
         assert!(svg.contains("class=\"held\" x=\"0.0%\" y=\"3\" width=\"0.4%\""), "{svg}");
-        let svg = share_bar(&[("s0", 1), ("s1", 1_000_000)], 1_000_001, "mix");
+        let svg = share_bar(&[Part::solid("s0", 1), Part::solid("s1", 9_999)], 10_000, "mix");
         assert!(svg.contains("class=\"s0\" x=\"0.0%\" y=\"3\" width=\"0.4%\""), "{svg}");
     }
 
@@ -191,7 +212,7 @@ mod tests {
             settled in any::<i64>(), held in any::<i64>(), cap in any::<i64>(), part in any::<i64>()
         ) {
             let budget = budget_bar(&bar(settled, held, cap));
-            let shares = share_bar(&[("s0", part), ("s1", settled)], cap, "x");
+            let shares = share_bar(&[Part::hatched("s0", part), Part::solid("s1", settled)], cap, "x");
             for svg in [budget, shares] {
                 prop_assert!(!svg.contains("=\"-"), "no negative width: {}", svg);
             }

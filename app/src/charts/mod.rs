@@ -12,7 +12,7 @@ mod scale;
 mod series;
 
 pub use days::{Bucket, BucketState, ChartSvg, StackedBars, Unit, stacked_bars};
-pub use hbar::{BudgetBar, Tone, budget_bar, share_bar};
+pub use hbar::{BudgetBar, Part, Tone, budget_bar, share_bar};
 pub use series::{Folded, OTHER, fold};
 
 /// Most series that are told apart by colour; the rest are summed up as [`OTHER`].

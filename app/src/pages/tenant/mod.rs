@@ -1,0 +1,5 @@
+//! Pages of a tenant's members.
+
+mod overview;
+
+pub(crate) use overview::portal_page;
