@@ -1,0 +1,8 @@
+//! One metered call against a real database and the provider simulator.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod ends;
+mod limits;
+mod pass_through;
+mod world;
