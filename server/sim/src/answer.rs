@@ -168,7 +168,7 @@ async fn perform(
         let no_cache = HeaderValue::from_static("no-cache");
         response.headers_mut().insert(header::CACHE_CONTROL, no_cache);
     }
-    entry.answering(200, &ids.response(""));
+    entry.answering(200, &answer.id);
     let cue = Cue {
         plan,
         script,

@@ -181,3 +181,57 @@ impl Journal {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served() -> Served {
+        Served {
+            sequence: 0,
+            received_at_ms: 1,
+            ended_at_ms: 2,
+            dialect: Dialect::Openai,
+            route: Cow::Borrowed("chat.completions"),
+            model: "m".into(),
+            stream: false,
+            upstream_request_id: "req_1".into(),
+            response_id: String::new(),
+            weir_request_id: None,
+            tokens: Tokens::default(),
+            usage: None,
+            usage_stated: false,
+            frames_sent: 1,
+            bytes_sent: 2,
+            end: End::Complete,
+            status: 200,
+            credentials: Vec::new(),
+            accept_encoding: None,
+            header_names: String::new(),
+            script: None,
+        }
+    }
+
+    #[test]
+    fn memory_keeps_the_newest_and_the_count_goes_on() {
+        let journal = Journal::open(None).unwrap();
+        for _ in 0..MAX_ENTRIES_IN_MEMORY + 3 {
+            journal.append(served());
+        }
+        let kept = journal.since(0, usize::MAX);
+        assert_eq!(kept.len(), MAX_ENTRIES_IN_MEMORY);
+        assert_eq!(kept.first().map(|served| served.sequence), Some(4));
+        assert_eq!(journal.count(), MAX_ENTRIES_IN_MEMORY as u64 + 3);
+        assert_eq!(journal.since(journal.count() - 1, 10).len(), 1);
+    }
+
+    #[test]
+    fn a_line_the_file_does_not_take_is_counted_and_stays_in_memory() {
+        // Every write to this device fails as a full disk does.
+        let journal = Journal::open(Some(Path::new("/dev/full"))).unwrap();
+        journal.append(served());
+        journal.append(served());
+        assert_eq!((journal.write_errors(), journal.count()), (2, 2));
+        assert_eq!(journal.since(0, 10).len(), 2);
+    }
+}

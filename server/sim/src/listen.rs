@@ -80,13 +80,15 @@ pub(crate) async fn accept(listener: TcpListener, state: Arc<State>) {
 }
 
 async fn serve(stream: TcpStream, builder: Arc<Builder<Tracked>>, state: Arc<State>) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "the peer left before it was served");
-        return;
-    }
-    state.gauges.open_connections.fetch_add(1, Ordering::Relaxed);
     let abort = Abort::default();
-    let wire = TokioIo::new(Wire { stream, abort: abort.clone() });
+    let wire = match Wire::new(stream, abort.clone()) {
+        Ok(wire) => TokioIo::new(wire),
+        Err(error) => {
+            tracing::debug!(%error, "the peer left before it was served");
+            return;
+        }
+    };
+    state.gauges.open_connections.fetch_add(1, Ordering::Relaxed);
     let service = service_fn(|request: Request<Incoming>| {
         // Boxed: the connection would otherwise keep room for the largest moment of an answer.
         let answering = Box::pin(answer::answer(Arc::clone(&state), abort.clone(), request));
@@ -136,6 +138,15 @@ struct Wire {
     abort: Abort,
 }
 
+impl Wire {
+    /// Takes a fresh connection. Frames are small and must not wait for one another, which they
+    /// would for 40 ms a piece where Nagle's algorithm meets a delayed acknowledgement.
+    fn new(stream: TcpStream, abort: Abort) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, abort })
+    }
+}
+
 impl Drop for Wire {
     fn drop(&mut self) {
         if self.abort.is_asked()
@@ -183,5 +194,20 @@ impl AsyncWrite for Wire {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn accepted_connections_do_not_wait_to_fill_packets() {
+        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        assert!(!stream.nodelay().unwrap(), "the system's default");
+        let wire = Wire::new(stream, Abort::default()).unwrap();
+        assert!(wire.stream.nodelay().unwrap());
     }
 }

@@ -15,8 +15,8 @@ const MAX_PLAIN_FRAMES: u64 = 256;
 const MAX_TEXT_WORDS: u64 = 1 << 20;
 /// Visible tokens drawn when nothing else is said: `8..=64`.
 const VISIBLE: (u64, u64) = (8, 57);
-/// Thinking tokens drawn for a model that thinks: `16..=64`.
-const THINKING: (u64, u64) = (16, 49);
+/// Thinking tokens drawn for a model that thinks: `8..=32`.
+const THINKING: (u64, u64) = (8, 25);
 /// A prompt of at least so many tokens is partly served from the provider's cache by itself.
 const CACHE_FROM: u64 = 1_024;
 /// Cached prompts are counted in steps of so many tokens.
@@ -248,14 +248,14 @@ mod tests {
     fn only_models_with_a_thinking_name_think() {
         assert_eq!(plan(&ask("gpt-5-mini", None, 1), "").tokens.reasoning, 0);
         for model in ["gpt-6.1-sol", "claude-opus-5-5", "gemini-2.5-pro", "x-THINKER"] {
-            assert!(plan(&ask(model, None, 1), "").tokens.reasoning >= 16, "{model}");
+            assert!(plan(&ask(model, None, 1), "").tokens.reasoning >= 8, "{model}");
         }
     }
 
     #[test]
     fn the_cap_holds_per_choice_and_thinking_comes_first() {
-        let cut = plan(&ask("gemini-2.5-pro", Some(10), 3), "");
-        assert_eq!((cut.tokens.output, cut.tokens.reasoning), (30, 30));
+        let cut = plan(&ask("gemini-2.5-pro", Some(5), 3), "");
+        assert_eq!((cut.tokens.output, cut.tokens.reasoning), (15, 15));
         assert!(cut.capped);
         assert_eq!(cut.text(0), "");
         let free = plan(&ask("gpt-5-mini", Some(1000), 3), "");

@@ -244,13 +244,10 @@ impl Form for ChatForm {
         let form = Self { tier, ..self.clone() };
         if self.stream {
             let start = if self.shape == Shape::Chat { Step::Role(0) } else { Step::Text(0, 0) };
-            return Answer::events(Chunks {
-                form: self.clone(),
-                id,
-                plan,
-                step: start,
-                visible: 0,
-            });
+            return Answer::events(
+                &id.clone(),
+                Chunks { form: self.clone(), id, plan, step: start, visible: 0 },
+            );
         }
         let texts: Vec<String> = (0..plan.choices).map(|choice| plan.text(choice)).collect();
         let choices =
@@ -258,7 +255,7 @@ impl Form for ChatForm {
         let mut whole = form.completion(&id, choices);
         whole.usage = (!plan.silent).then(|| Some(Usage::of(&plan.tokens)));
         let body = json_text(&whole);
-        if broken { Answer::halved(body, &plan) } else { Answer::plain(body, &plan) }
+        Answer::json(&id, body, &plan, broken)
     }
 }
 

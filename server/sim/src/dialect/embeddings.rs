@@ -127,7 +127,7 @@ impl Form for OpenaiForm {
             usage: (!plan.silent)
                 .then_some(OpenaiUsage { prompt_tokens: input, total_tokens: input }),
         });
-        if broken { Answer::halved(body, &plan) } else { Answer::plain(body, &plan) }
+        Answer::json("", body, &plan, broken)
     }
 }
 
@@ -190,6 +190,6 @@ impl Form for GeminiForm {
         } else {
             GeminiList { embedding: all.pop(), embeddings: None, usage_metadata }
         });
-        if broken { Answer::halved(body, &plan) } else { Answer::plain(body, &plan) }
+        Answer::json("", body, &plan, broken)
     }
 }

@@ -97,6 +97,8 @@ struct Usage<'a> {
     #[serde(skip_serializing_if = "is_zero")]
     candidates_token_count: u64,
     #[serde(skip_serializing_if = "is_zero")]
+    thoughts_token_count: u64,
+    #[serde(skip_serializing_if = "is_zero")]
     tool_use_prompt_token_count: u64,
     total_token_count: u64,
     prompt_tokens_details: Vec<Modality>,
@@ -104,8 +106,6 @@ struct Usage<'a> {
     cache_tokens_details: Vec<Modality>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     candidates_tokens_details: Vec<Modality>,
-    #[serde(skip_serializing_if = "is_zero")]
-    thoughts_token_count: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     service_tier: Option<&'a str>,
 }
@@ -172,9 +172,9 @@ struct Candidate {
 
 #[derive(Serialize)]
 struct Content {
+    role: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<Part>,
-    role: &'static str,
 }
 
 #[derive(Serialize)]
@@ -202,17 +202,20 @@ impl Form for GenerateForm {
         let id = ids.response("");
         let tier = ids.tier.clone().unwrap_or_else(|| "standard".to_owned());
         let step = Step::Text(0, 0);
+        let named = id.clone();
         let chunks = Chunks { form: self.clone(), id, tier, plan, step, visible: 0 };
         match self.framing {
             Framing::Plain => {
                 let body = chunks.whole();
-                if broken { Answer::halved(body, &plan) } else { Answer::plain(body, &plan) }
+                Answer::json(&named, body, &plan, broken)
             }
-            Framing::Sse => Answer { content_type: "text/event-stream", ..Answer::events(chunks) },
+            Framing::Sse => {
+                Answer { content_type: "text/event-stream", ..Answer::events(&named, chunks) }
+            }
             Framing::Array => Answer {
                 content_type: "application/json; charset=UTF-8",
                 split: Some(ARRAY_PIECE_BYTES),
-                ..Answer::events(chunks)
+                ..Answer::events(&named, chunks)
             },
         }
     }
@@ -225,7 +228,7 @@ impl Form for CountForm {
         let count = plan.tokens.input;
         let body = pretty(&json!({"totalTokens": count,
             "promptTokensDetails": [{"modality": "TEXT", "tokenCount": count}]}));
-        if broken { Answer::halved(body, &plan) } else { Answer::plain(body, &plan) }
+        Answer::json("", body, &plan, broken)
     }
 }
 

@@ -73,6 +73,8 @@ impl Ids {
 
 /// A spelt answer.
 pub(crate) struct Answer {
+    /// The response id in the body; empty where the route has none.
+    pub(crate) id: String,
     pub(crate) content_type: &'static str,
     /// `content-length`, for an answer that is not a stream.
     pub(crate) length: Option<u64>,
@@ -82,8 +84,9 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// A JSON answer in one frame; it states usage unless the plan is silent.
-    pub(crate) fn plain(body: String, plan: &Plan) -> Self {
+    /// A JSON answer; it states usage unless the plan is silent. When a script will break it, it
+    /// comes as two frames, its halves, so that there is a border to break it at.
+    pub(crate) fn json(id: &str, body: String, plan: &Plan, broken: bool) -> Self {
         let length = body.len() as u64;
         let frame = Frame {
             bytes: Bytes::from(body),
@@ -92,25 +95,18 @@ impl Answer {
             states_usage: !plan.silent,
         };
         Self {
+            id: id.to_owned(),
             content_type: "application/json",
             length: Some(length),
             split: None,
-            frames: Box::new(Plain { rest: Some(frame), halved: false }),
+            frames: Box::new(Plain { rest: Some(frame), halved: broken }),
         }
-    }
-
-    /// The same answer as two frames, its halves, so that a script has a border to break it at.
-    pub(crate) fn halved(body: String, plan: &Plan) -> Self {
-        let mut answer = Self::plain(body, plan);
-        if let Some(frame) = answer.frames.next_frame() {
-            answer.frames = Box::new(Plain { rest: Some(frame), halved: true });
-        }
-        answer
     }
 
     /// An event stream.
-    pub(crate) fn events(frames: impl Frames + 'static) -> Self {
+    pub(crate) fn events(id: &str, frames: impl Frames + 'static) -> Self {
         Self {
+            id: id.to_owned(),
             content_type: "text/event-stream; charset=utf-8",
             length: None,
             split: None,

@@ -84,7 +84,7 @@ struct CountForm;
 impl Form for CountForm {
     fn answer(&self, plan: Plan, _ids: &Ids, broken: bool) -> Answer {
         let body = json_text(&json!({"input_tokens": plan.tokens.input}));
-        if broken { Answer::halved(body, &plan) } else { Answer::plain(body, &plan) }
+        Answer::json("", body, &plan, broken)
     }
 }
 
@@ -220,7 +220,7 @@ impl Form for MessagesForm {
         let tier = ids.tier.clone().unwrap_or_else(|| self.tier.clone());
         let form = Self { tier, ..self.clone() };
         if self.stream {
-            return Answer::events(events::Events::new(form, id, plan));
+            return Answer::events(&id.clone(), events::Events::new(form, id, plan));
         }
         let (thoughts, text) = (plan.thoughts(), plan.text(0));
         let mut message = form.message(&id, form.usage(&plan, &plan.tokens));
@@ -232,6 +232,6 @@ impl Form for MessagesForm {
         }
         message.stop_reason = stop_reason(&plan);
         let body = json_text(&message);
-        if broken { Answer::halved(body, &plan) } else { Answer::plain(body, &plan) }
+        Answer::json(&id, body, &plan, broken)
     }
 }

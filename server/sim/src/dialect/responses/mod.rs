@@ -192,10 +192,11 @@ impl Form for ResponsesForm {
         let tier = ids.tier.clone().unwrap_or_else(|| self.tier.clone());
         let form = Self { tier, ..self.clone() };
         if self.stream {
-            return Answer::events(events::Events::new(form, names, plan));
+            let id = names.response.clone();
+            return Answer::events(&id, events::Events::new(form, names, plan));
         }
         let body = json_text(&form.finished(&names, &plan));
-        if broken { Answer::halved(body, &plan) } else { Answer::plain(body, &plan) }
+        Answer::json(&names.response, body, &plan, broken)
     }
 }
 
@@ -207,10 +208,11 @@ struct Names {
 
 impl Names {
     fn new(ids: &Ids) -> Self {
+        let tail = ids.scripted.as_ref().unwrap_or(&ids.hex);
         Self {
             response: ids.response("resp_"),
-            reasoning: format!("rs_{}", ids.hex),
-            message: format!("msg_{}", ids.hex),
+            reasoning: format!("rs_{tail}"),
+            message: format!("msg_{tail}"),
         }
     }
 }
