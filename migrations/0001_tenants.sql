@@ -68,27 +68,38 @@ create table teams (
     -- The team's own limits, under the tenant's; a list of rules as in plans.
     rules      jsonb not null default '[]',
     created_at timestamptz not null default now(),
-    constraint teams_name_key unique (tenant_id, name)
+    constraint teams_name_key unique (tenant_id, name),
+    -- What a key's team is checked against: a team of another tenant is none.
+    constraint teams_tenant_key unique (id, tenant_id)
 );
 
 create table api_keys (
-    id           bigint generated always as identity primary key,
-    tenant_id    bigint not null constraint api_keys_tenant_fkey references tenants (id),
-    team_id      bigint constraint api_keys_team_fkey references teams (id),
-    name         text not null,
+    id               bigint generated always as identity primary key,
+    tenant_id        bigint not null constraint api_keys_tenant_fkey references tenants (id),
+    team_id          bigint,
+    name             text not null,
     -- SHA-256 of the whole key: the key itself is shown once and kept nowhere.
-    secret_hash  bytea not null,
+    secret_hash      bytea not null,
+    -- After a rotation: the secret before it, and until when that still works.
+    old_secret_hash  bytea,
+    old_secret_until timestamptz,
     -- What a person may see of it: the first and the last four characters.
-    masked       text not null,
+    masked           text not null,
     -- The key's own limits, under the team's; a list of rules as in plans.
-    rules        jsonb not null default '[]',
-    status       text not null default 'active',
-    expires_at   timestamptz,
-    last_used_at timestamptz,
-    created_at   timestamptz not null default now(),
-    revoked_at   timestamptz,
+    rules            jsonb not null default '[]',
+    status           text not null default 'active',
+    expires_at       timestamptz,
+    last_used_at     timestamptz,
+    created_at       timestamptz not null default now(),
+    revoked_at       timestamptz,
+    constraint api_keys_team_fkey foreign key (team_id, tenant_id) references teams (id, tenant_id),
     constraint api_keys_secret_hash_key unique (secret_hash),
+    constraint api_keys_old_secret_hash_key unique (old_secret_hash),
     constraint api_keys_hash_check check (length(secret_hash) = 32),
+    constraint api_keys_old_hash_check check (
+        length(old_secret_hash) = 32 and old_secret_hash <> secret_hash),
+    constraint api_keys_old_until_check check (
+        (old_secret_hash is null) = (old_secret_until is null)),
     constraint api_keys_name_check check (length(name) between 1 and 200),
     constraint api_keys_status_check check (status in ('active', 'disabled', 'revoked'))
 );
@@ -114,9 +125,11 @@ create table users (
         end)
 );
 
--- Sessions of the console, in the form tower-sessions gives them.
+-- Sessions of the console.
 create table sessions (
+    -- SHA-256 of the session's name, in hexadecimal: who reads this table cannot take a session over.
     id         text primary key,
+    -- In the form that tower-sessions gives it.
     data       jsonb not null,
     expires_at timestamptz not null
 );
@@ -147,5 +160,7 @@ create trigger teams_notify after insert or update or delete on teams
 create trigger api_keys_notify after insert or delete on api_keys
     for each row execute function notify_config();
 -- last_used_at changes all the time and concerns nobody's verdict.
-create trigger api_keys_changed_notify after update of status, expires_at, rules, team_id, name on api_keys
+create trigger api_keys_changed_notify
+    after update of status, expires_at, rules, team_id, name, secret_hash, old_secret_hash, old_secret_until
+    on api_keys
     for each row execute function notify_config();
