@@ -6,6 +6,7 @@ use domain::id::{RequestId, TenantId};
 use domain::money::Nanos;
 use domain::plan::Metric;
 use domain::window::{CalendarError, UnixMs, Zone};
+use ledger::LedgerError;
 
 use crate::hold::{Actual, Hold};
 
@@ -76,19 +77,39 @@ impl Reading {
 pub enum LimiterError {
     /// The store did not answer, or not in time. The call must not pass.
     #[error("the counters cannot be reached")]
-    Unavailable(#[source] sqlx::Error),
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The engine has stopped: the process is on its way out.
     #[error("the engine has stopped")]
     Stopped,
     /// The meters cannot be applied.
     #[error(transparent)]
     Law(#[from] AdmissionError),
+    /// Two meters would share one counter.
+    #[error("two limits share the counter {0}")]
+    SharedCounter(&'static str),
     /// The tenant's calendar cannot be applied.
     #[error(transparent)]
     Calendar(#[from] CalendarError),
     /// What the store keeps cannot be read.
     #[error("the store holds something unreadable: {0}")]
     Unreadable(String),
+}
+
+impl From<sqlx::Error> for LimiterError {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+                Self::Unreadable(error.to_string())
+            }
+            other => Self::Unavailable(Box::new(other)),
+        }
+    }
+}
+
+impl From<LedgerError> for LimiterError {
+    fn from(error: LedgerError) -> Self {
+        Self::Unavailable(Box::new(error))
+    }
 }
 
 /// An engine of admission. In every method `now` is for tests: nothing means the store's own clock.

@@ -1,10 +1,11 @@
 //! What a live call has set aside.
 
-use domain::admission::{Take, TakeKind};
+use domain::admission::{Meter, Take, TakeKind};
 use domain::id::{RequestId, TenantId};
 use domain::money::Nanos;
-use domain::plan::Metric;
+use domain::plan::{LimitRule, Metric};
 use domain::window::UnixMs;
+use ledger::alert::DEFAULT_THRESHOLDS_PERCENT;
 use ledger::{AlertRule, Booking};
 use serde::{Deserialize, Serialize};
 
@@ -74,4 +75,23 @@ impl Hold {
             })
             .collect()
     }
+}
+
+/// The marks of each take: those of a month budget.
+pub(crate) fn alerts(takes: &[Take], meters: &[Meter]) -> Vec<Option<AlertRule>> {
+    let rule = |take: &Take| {
+        let same = |meter: &&Meter| {
+            (meter.scope, meter.scope_id, meter.name()) == (take.scope, take.scope_id, &*take.meter)
+        };
+        match meters.iter().find(same)?.rule {
+            LimitRule::Month { limit, .. } => {
+                Some(AlertRule { limit, thresholds_percent: DEFAULT_THRESHOLDS_PERCENT.to_vec() })
+            }
+            LimitRule::Bucket { .. }
+            | LimitRule::Window { .. }
+            | LimitRule::Balance
+            | LimitRule::Lease { .. } => None,
+        }
+    };
+    takes.iter().map(rule).collect()
 }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod admission;
+mod gate;
 mod hold;
 pub mod postgres;
 

@@ -1,4 +1,18 @@
 //! The engine that keeps its counters in Postgres, beside the books.
+//!
+//! Every change of a tenant's counters is made under one advisory lock, which ends with its transaction. Admission
+//! reads everything it needs in one statement, asks the law, and writes in one statement; ending a hold is one
+//! statement in all. Only holds and counters are written without waiting for the disk: they can be rebuilt.
+
+mod admit;
+mod answer;
+mod counters;
+mod expire;
+mod give_back;
+mod lock;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::admission::Meter;
@@ -6,23 +20,35 @@ use domain::id::TenantId;
 use domain::money::Nanos;
 use domain::window::{UnixMs, Zone};
 use sqlx::PgPool;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
+use self::answer::Answer;
+use self::give_back::Ending;
 use crate::admission::{Admission, Ask, LimiterError, Reading, Verdict};
-use crate::hold::{Actual, Hold};
+use crate::gate::Gate;
+use crate::hold::{Actual, HOLD_TTL_MS, Hold};
 
-/// Admission through Postgres. Clones share the pool.
+/// How often a statement is tried again that the database broke off, as after a deadlock or a lost connection.
+const RETRIES: u32 = 2;
+/// The pause before that: enough for the other side of a deadlock to end.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Admission through Postgres. Clones share everything.
 #[derive(Debug, Clone)]
 pub struct PostgresEngine {
     pool: PgPool,
     tasks: TaskTracker,
+    gate: Arc<Gate>,
 }
 
 impl PostgresEngine {
-    /// An engine on this pool; its transactions run on `tasks`.
+    /// An engine on this pool; its transactions run on `tasks`, so that a caller that goes away cannot leave one open.
     #[must_use]
-    pub const fn new(pool: PgPool, tasks: TaskTracker) -> Self {
-        Self { pool, tasks }
+    pub fn new(pool: PgPool, tasks: TaskTracker) -> Self {
+        Self { pool, tasks, gate: Arc::default() }
     }
 
     /// Ends holds of all tenants that have expired, at most one portion, and says how many.
@@ -30,8 +56,8 @@ impl PostgresEngine {
     /// # Errors
     /// When the store cannot be reached.
     pub async fn reap(&self, now: Option<UnixMs>) -> Result<u64, LimiterError> {
-        let _ = (&self.pool, &self.tasks, now);
-        todo!()
+        let engine = self.clone();
+        self.on_task(async move { expire::reap(&engine.pool, now).await }).await
     }
 
     /// Forgets the empty counters of periods long past, at most one portion, and says how many.
@@ -39,16 +65,76 @@ impl PostgresEngine {
     /// # Errors
     /// When the store cannot be reached.
     pub async fn forget_past_periods(&self, now: Option<UnixMs>) -> Result<u64, LimiterError> {
-        let _ = now;
-        todo!()
+        expire::forget_past_periods(&self.pool, now).await
+    }
+
+    /// Runs to its end whatever becomes of the caller.
+    async fn on_task<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, LimiterError>> + Send + 'static,
+    ) -> Result<T, LimiterError> {
+        self.tasks.spawn(work).await.map_err(|_| LimiterError::Stopped)?
+    }
+
+    /// Ends a hold. Trying again is safe: the second try finds no hold.
+    async fn end(
+        &self,
+        hold: &Hold,
+        ending: Ending,
+        now: Option<UnixMs>,
+    ) -> Result<(), LimiterError> {
+        let (engine, hold) = (self.clone(), hold.clone());
+        self.on_task(async move {
+            let _place = engine.gate.enter(hold.tenant_id).await;
+            for _ in 0..RETRIES {
+                match give_back::end(&engine.pool, &hold, ending, now).await {
+                    Err(error) if is_broken_off(&error) => sleep(RETRY_PAUSE).await,
+                    done => return done,
+                }
+            }
+            give_back::end(&engine.pool, &hold, ending, now).await
+        })
+        .await
+    }
+
+    async fn decide(&self, ask: &Ask) -> Result<admit::Decided, LimiterError> {
+        let _place = self.gate.enter(ask.tenant_id).await;
+        for _ in 0..RETRIES {
+            match admit::admit(&self.pool, ask).await {
+                // If the lost try did take a hold, the next one finds it.
+                Err(error) if is_broken_off(&error) => sleep(RETRY_PAUSE).await,
+                done => return done,
+            }
+        }
+        admit::admit(&self.pool, ask).await
+    }
+}
+
+/// Whether the database broke a statement off that may well pass when it is tried again.
+fn is_broken_off(error: &LimiterError) -> bool {
+    let LimiterError::Unavailable(source) = error else { return false };
+    match source.downcast_ref::<sqlx::Error>() {
+        Some(sqlx::Error::Io(_)) => true,
+        Some(sqlx::Error::Database(e)) => {
+            e.code().is_some_and(|code| matches!(&*code, "40001" | "40P01" | "57P01"))
+        }
+        _ => false,
     }
 }
 
 #[async_trait]
 impl Admission for PostgresEngine {
     async fn admit(&self, ask: &Ask) -> Result<Verdict, LimiterError> {
-        let _ = ask;
-        todo!()
+        let (sender, receiver) = oneshot::channel();
+        let (engine, ask) = (self.clone(), ask.clone());
+        let runtime = Handle::current();
+        self.tasks.spawn(async move {
+            let decided = engine.decide(&ask).await;
+            let answer = decided.map(|decided| Answer::new(decided, &engine, runtime, ask.now));
+            // Nobody there any more: the answer is dropped, and takes its hold back.
+            let _ = sender.send(answer);
+        });
+        receiver.await.map_err(|_| LimiterError::Stopped)?.map(Answer::claim)
     }
 
     async fn settle(
@@ -57,13 +143,11 @@ impl Admission for PostgresEngine {
         actual: &Actual,
         now: Option<UnixMs>,
     ) -> Result<(), LimiterError> {
-        let _ = (hold, actual, now);
-        todo!()
+        self.end(hold, Ending::Settled(*actual), now).await
     }
 
     async fn release(&self, hold: &Hold, now: Option<UnixMs>) -> Result<(), LimiterError> {
-        let _ = (hold, now);
-        todo!()
+        self.end(hold, Ending::Unused, now).await
     }
 
     async fn renew(
@@ -71,8 +155,21 @@ impl Admission for PostgresEngine {
         hold: &Hold,
         now: Option<UnixMs>,
     ) -> Result<Option<UnixMs>, LimiterError> {
-        let _ = (hold, now);
-        todo!()
+        let until = sqlx::query_scalar!(
+            r#"with clock as materialized (
+                   select set_config('synchronous_commit', 'off', true),
+                          coalesce($2, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now_ms)
+               update holds set expires_ms = greatest(expires_ms, clock.now_ms + $3)
+               from clock
+               where request_id = $1
+               returning expires_ms"#,
+            hold.request_id.to_string(),
+            now.map(|now| now.0),
+            HOLD_TTL_MS,
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(until.map(UnixMs))
     }
 
     async fn readings(
@@ -82,11 +179,19 @@ impl Admission for PostgresEngine {
         meters: &[Meter],
         now: Option<UnixMs>,
     ) -> Result<Vec<Reading>, LimiterError> {
-        let _ = (tenant_id, zone, meters, now);
-        todo!()
+        let now = lock::clock(&self.pool, now).await?;
+        let counted = counters::count(meters, zone, now)?;
+        let mut connection = self.pool.acquire().await?;
+        let read = counters::read(&mut connection, tenant_id, &counted, None, now).await?;
+        Ok(counters::readings(&counted, &read.counters, now))
     }
 
     async fn held_by_tenant(&self) -> Result<Vec<(TenantId, Nanos)>, LimiterError> {
-        todo!()
+        let rows = sqlx::query!(
+            r#"select tenant_id, sum(charge_nanos)::bigint as "held!" from holds group by tenant_id order by 1"#
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(rows.into_iter().map(|row| (TenantId(row.tenant_id), Nanos(row.held))).collect())
     }
 }
