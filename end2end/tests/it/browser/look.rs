@@ -1,0 +1,72 @@
+//! A look at a page: what it asks for, what it says on the console, how it fits, and its pictures.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::driver::{Browser, Said};
+
+/// A desk and a phone, in CSS pixels.
+const WIDTHS: [u32; 2] = [1_280, 360];
+/// A window's height before the page is measured.
+const HEIGHT: u32 = 900;
+/// No page of these tests is as high; a picture beyond it could not be looked at.
+const HEIGHT_MAX: u32 = 12_000;
+
+/// Looks at the page that is open, light and dark, on a desk and on a phone, keeps the pictures as
+/// `shots/<name>-<scheme>-<width>.png`, and checks all that holds for every page.
+pub(crate) async fn look(browser: &Browser, origin: &str, name: &str) {
+    unstyled(browser, name).await;
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme).await;
+        for width in WIDTHS {
+            browser.resize(width, HEIGHT).await;
+            fits(browser, name, width).await;
+            keep(browser, &format!("{name}-{scheme}-{width}"), width).await;
+        }
+    }
+    browser.prefer("light").await;
+    browser.resize(WIDTHS[0], HEIGHT).await;
+    quiet(browser, origin, name).await;
+}
+
+/// Nothing was said on the console and nobody else was asked for anything.
+pub(crate) async fn quiet(browser: &Browser, origin: &str, name: &str) {
+    let said: Vec<Said> =
+        browser.console().await.into_iter().filter(|said| said.level != "DEBUG").collect();
+    assert!(said.is_empty(), "{name}: the console says {said:?}");
+    let asked = browser.requests().await;
+    let foreign: Vec<&String> = asked
+        .iter()
+        .filter(|url| !url.starts_with(&format!("{origin}/")) && !url.starts_with("data:"))
+        .collect();
+    assert!(foreign.is_empty(), "{name}: other origins are asked: {foreign:?}");
+}
+
+/// No element has a style of its own, which the site's policy would refuse.
+async fn unstyled(browser: &Browser, name: &str) {
+    let styled =
+        browser.run("return [...document.querySelectorAll('[style]')].map(e => e.outerHTML)").await;
+    assert_eq!(styled, serde_json::json!([]), "{name}: styles in attributes");
+}
+
+/// The page is not wider than its window.
+async fn fits(browser: &Browser, name: &str, width: u32) {
+    let seen = browser
+        .run("return [document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        .await;
+    let (whole, window) = (seen[0].as_i64(), seen[1].as_i64());
+    assert!(whole.is_some() && whole <= window, "{name} scrolls sideways at {width} px: {seen}");
+}
+
+async fn keep(browser: &Browser, name: &str, width: u32) {
+    let height = browser.run("return document.documentElement.scrollHeight").await;
+    let height = height.as_u64().and_then(|height| u32::try_from(height).ok()).unwrap_or(HEIGHT);
+    browser.resize(width, height.clamp(1, HEIGHT_MAX)).await;
+    let folder = shots();
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(format!("{name}.png")), browser.picture().await).unwrap();
+}
+
+fn shots() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("shots")
+}

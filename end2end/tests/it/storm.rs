@@ -1,0 +1,197 @@
+//! Two thousand mixed calls, with faults, limits and clients that leave: then all accounts agree.
+
+pub(crate) mod books;
+mod calls;
+mod client;
+mod journal;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use serde_json::Value;
+
+use self::calls::{Call, Fault, Leaves};
+use self::client::Answer;
+use crate::environment;
+use crate::say::say;
+use crate::wait::until;
+use crate::world::{
+    Tenant, World, concurrency, month_cost, month_requests, prices, rate, tokens_5h, week_cost,
+};
+
+/// How many calls.
+const CALLS: usize = 2_000;
+/// How many at once.
+const AT_ONCE: usize = 64;
+/// How long the last calls of clients that left may take to be read to their end and settled.
+const SETTLED: Duration = Duration::from_secs(120);
+/// More than all calls together can cost, in nano-USD: a limit that refuses nobody.
+const PLENTY: i64 = 1_000_000_000_000;
+/// The shares of the calls by tenant, in the order of [`tenants`].
+const SHARES: [u32; 5] = [40, 20, 15, 15, 10];
+/// What the second tenant pays on top, in basis points.
+const MARKUP_BPS: i64 = 1_550;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_two_thousand_mixed_calls_journal_events_ledger_slices_and_rollups_are_one_account() {
+    let seed = environment::seed();
+    say(&format!("storm: WEIR_TEST_SEED={seed}"));
+    let mut world = World::start().await;
+    let tenants = tenants(&world).await;
+    let calls = calls::draw(seed, CALLS, &SHARES);
+
+    let host = world.weir.authority().to_owned();
+    let http = crate::http::client();
+    let answers: Vec<(&Call, Option<Answer>)> = stream::iter(&calls)
+        .map(|call| {
+            let (http, host, key) = (&http, &host, &tenants[call.tenant].key);
+            async move { (call, client::make(http, host, key, call).await) }
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+
+    settled(&world).await;
+    let status = world.weir.stop().await;
+    assert_eq!(status.code(), Some(0), "SIGTERM ends it well");
+
+    let events = books::events(&world.db.pool).await;
+    let served = world.sim.journal();
+    let markup = |tenant: i64| if tenant == tenants[1].id { MARKUP_BPS } else { 0 };
+    let tally = journal::compare(&served, &events, prices, markup);
+    books::agree(&world.db.pool, &events).await;
+    assert_eq!(books::held(&world.db.pool).await, (0, 0), "nothing is held");
+    let said = clients_agree(&world, &answers, &events).await;
+
+    say(&format!(
+        "storm: {} calls: {} reached the provider, {} told ({} tokens, {} nano-USD), {} estimated, {} free; \
+         {} left; answers by status: {said:?}",
+        calls.len(),
+        served.len(),
+        tally.told,
+        tally.told_tokens,
+        tally.told_charge_nanos,
+        tally.estimated,
+        tally.free,
+        calls.iter().filter(|call| call.leaves != Leaves::Never).count(),
+    ));
+    // A storm that met no fault, no limit and no client that left would prove nothing.
+    assert!(tally.told > CALLS / 4 && tally.estimated > 0 && tally.free > 0);
+    assert!(said.contains_key(&402) && said.contains_key(&429) && said.contains_key(&502));
+}
+
+/// One that is never refused, one with a markup, one with a rate, one with few places, one with
+/// little money. All have the same windows, so that all have the same slices.
+async fn tenants(world: &World) -> [Tenant; 5] {
+    let windows = |cost: i64| {
+        vec![month_cost(cost), week_cost(PLENTY), tokens_5h(PLENTY), month_requests(PLENTY)]
+    };
+    let with = |rule: Value| [windows(PLENTY), vec![rule]].concat();
+    [
+        world.tenant("roomy", &windows(PLENTY), 0).await,
+        world.tenant("marked", &windows(PLENTY), MARKUP_BPS).await,
+        world.tenant("rated", &with(rate(4_000, 25)), 0).await,
+        world.tenant("narrow", &with(concurrency(2)), 0).await,
+        world.tenant("poor", &windows(6_000_000), 0).await,
+    ]
+}
+
+/// Waits until the calls of clients that left have ended too.
+async fn settled(world: &World) {
+    until("all calls are settled", SETTLED, async || {
+        let stats = world.sim.stats();
+        let held = books::held(&world.db.pool).await;
+        if held == (0, 0) && stats.arrived == stats.served {
+            Ok(())
+        } else {
+            Err(format!("{held:?} held, {stats:?}"))
+        }
+    })
+    .await;
+}
+
+/// Checks what the clients got against the books; gives how many got which status.
+async fn clients_agree(
+    world: &World,
+    answers: &[(&Call, Option<Answer>)],
+    events: &[books::Event],
+) -> BTreeMap<u16, usize> {
+    let events: BTreeMap<&str, &books::Event> =
+        events.iter().map(|event| (event.request_id.as_str(), event)).collect();
+    let mut statuses = BTreeMap::new();
+    let mut refused = BTreeSet::new();
+    for (call, answer) in answers {
+        let Some(answer) = answer else { continue };
+        *statuses.entry(answer.status).or_insert(0) += 1;
+        match events.get(answer.request_id.as_str()) {
+            Some(event) => served(call, answer, event),
+            None => {
+                by_a_limit(call, answer);
+                refused.insert(answer.request_id.as_str());
+            }
+        }
+    }
+    let known: BTreeSet<&str> = answers
+        .iter()
+        .filter_map(|(_, answer)| Some(answer.as_ref()?.request_id.as_str()))
+        .collect();
+    let recorded = books::refusals(&world.db.pool).await;
+    assert!(!recorded.is_empty(), "refusals are on record");
+    for (id, status) in &recorded {
+        // Who left before the answer cannot know the id.
+        assert!(
+            refused.contains(id.as_str()) || !known.contains(id.as_str()),
+            "{id} was served and is on record as refused with {status}"
+        );
+    }
+    statuses
+}
+
+/// An answer of a call that reached the provider.
+fn served(call: &Call, answer: &Answer, event: &books::Event) {
+    let text = String::from_utf8_lossy(&answer.body);
+    let context = || format!("{call:?}\n{event:?}\n{} {text}", answer.status);
+    assert_eq!(event.client_request_id.as_deref(), Some(call.name.as_str()), "{}", context());
+    assert_eq!(event.http_status, Some(i32::from(answer.status)), "{}", context());
+    match &call.fault {
+        Fault::None(_) | Fault::NoUsage => {
+            assert_eq!(answer.status, 200, "{}", context());
+            assert!(!answer.broken && call.is_whole(&answer.body), "not whole: {}", context());
+            assert_eq!(event.outcome, "ok", "{}", context());
+        }
+        Fault::Status(status) => {
+            assert!(!(200..300).contains(&answer.status), "{}", context());
+            assert!(text.contains("\"source\":\"provider\""), "whose error? {}", context());
+            assert!((*status < 500) || answer.status == 502, "{}", context());
+            assert_eq!(event.outcome, "provider_error", "{}", context());
+        }
+        Fault::Breaks(_) => {
+            // Late faults may miss a short answer; one that was met must not look like a whole answer.
+            let whole = answer.status == 200 && !answer.broken && call.is_whole(&answer.body);
+            let told = answer.broken || text.contains("error");
+            assert!(whole || told, "broken and nobody said so: {}", context());
+            assert_eq!(event.outcome == "ok", whole, "{}", context());
+            if !call.form.streams() && !whole {
+                assert_eq!(answer.status, 502, "{}", context());
+            }
+        }
+    }
+    let asked_for_usage = call.form == calls::Form::ChatStreamWithUsage;
+    if call.form == calls::Form::ChatStream || (asked_for_usage && !call.streams_badly()) {
+        let empty = text.contains("\"choices\":[]");
+        let wanted = asked_for_usage && answer.status == 200 && call.fault != Fault::NoUsage;
+        assert_eq!(empty, wanted, "usage for who asked, and for nobody else: {}", context());
+    }
+}
+
+/// A refusal: by one of the tenant's limits, in Weir's own name.
+fn by_a_limit(call: &Call, answer: &Answer) {
+    let text = String::from_utf8_lossy(&answer.body);
+    let fits = match call.tenant {
+        2 | 3 => answer.status == 429,
+        4 => answer.status == 402,
+        _ => false,
+    };
+    assert!(fits && text.contains("\"source\":\"gateway\""), "{call:?} {} {text}", answer.status);
+}
