@@ -7,7 +7,7 @@ use domain::usage::{Outcome, Usage, UsageSource};
 use ledger::DriftNote;
 
 use crate::dialect::{Reported, Tally};
-use crate::estimate::{PromptSize, charge, unreported};
+use crate::estimate::{PromptSize, charge, tokens_in, unreported};
 
 /// The largest context that any provider offers, in tokens, with room: more input than this is no count.
 const MAX_CONTEXT_TOKENS: i64 = 10_000_000;
@@ -46,7 +46,11 @@ pub(crate) fn make_out(facts: &Facts<'_>, tally: &Tally, outcome: Outcome) -> Bi
                 if reported.usage.total() == 0 && tally.prose_bytes() > 0 {
                     anomaly = Some("zero_usage_with_content".to_owned());
                 }
-                (reported.usage, UsageSource::Provider)
+                if reported.output_is_open {
+                    (with_output(reported.usage, tally.prose_bytes()), UsageSource::Estimated)
+                } else {
+                    (reported.usage, UsageSource::Provider)
+                }
             }
             Some(why) => {
                 anomaly = Some(format!("{why}: {:?}", reported.usage));
@@ -82,6 +86,11 @@ fn uncounted(facts: &Facts<'_>, tally: &Tally, outcome: Outcome) -> (Usage, Usag
             (unreported(facts.size, tally.prose_bytes()), UsageSource::Estimated)
         }
     }
+}
+
+/// The provider's input with an estimate of the output that it had not told before it broke off.
+fn with_output(reported: Usage, prose_bytes: i64) -> Usage {
+    Usage { output: tokens_in(prose_bytes).max(reported.output), ..reported }
 }
 
 /// Why the provider's count is not believed, if it is not.
@@ -183,6 +192,22 @@ mod tests {
             assert_eq!(bill.source, UsageSource::Estimated, "{counts}");
             assert!(bill.anomaly.is_some() && bill.charge > Nanos::ZERO, "{counts}");
         }
+    }
+
+    #[test]
+    fn a_stream_that_broke_before_its_output_was_told_is_billed_for_the_words_that_came() {
+        let facts_of = |frames: &[&str]| {
+            let mut tally = Tally::new(Dialect::Anthropic);
+            for frame in frames {
+                tally.take(frame.as_bytes()).unwrap();
+            }
+            tally
+        };
+        let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":900,"output_tokens":1}}}"#;
+        let words = r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"0123456789abcdef"}}"#;
+        let tally = facts_of(&[start, words]);
+        let usage = with_output(tally.reported().unwrap().usage, tally.prose_bytes());
+        assert_eq!((usage.input, usage.output), (900, 4));
     }
 
     #[test]

@@ -13,12 +13,12 @@ use tenants::context::TenantContext;
 use tenants::directory::{Model, Upstream as Provider};
 use tokio::sync::oneshot;
 
+use crate::Gateway;
 use crate::dialect::{self, Asked, Route, invalid};
 use crate::error::CallError;
 use crate::estimate::{self, PromptSize};
 use crate::finish::Finish;
 use crate::reply::Reply;
-use crate::{Gateway, upstream};
 
 /// A request as it came in, with its key already known.
 #[derive(Debug, Clone)]
@@ -69,12 +69,8 @@ async fn serve(gateway: Gateway, offer: Offer, mut answer: Answer) {
         Some(Ok(response)) if response.status().is_success() => {
             finish.relay(response, answer).await;
         }
-        Some(Ok(response)) => {
-            let status = response.status().as_u16();
-            let failure = upstream::failure(response, finish.provider()).await;
-            finish.failed(failure, Some(status), answer).await;
-        }
-        Some(Err(failure)) => finish.failed(failure, None, answer).await,
+        Some(Ok(response)) => finish.rejected(response, answer).await,
+        Some(Err(failure)) => finish.failed(failure, answer).await,
         None => finish.abandoned().await,
     }
 }

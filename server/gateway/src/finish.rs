@@ -10,7 +10,6 @@ use domain::window::UnixMs;
 use ledger::{AlertRule, Attempt, Booking, UsageEvent};
 use limiter::{Actual, Hold};
 use tenants::catalog::OnDisconnect;
-use tenants::directory::Upstream as Provider;
 use tokio::time::Instant;
 
 use crate::Gateway;
@@ -19,7 +18,7 @@ use crate::call::{Answer, Offer};
 use crate::dialect::Tally;
 use crate::error::{CallError, FailureKind, UpstreamFailure};
 use crate::reply::provider_request_id;
-use crate::upstream::millis;
+use crate::upstream::{self, millis};
 
 /// The marks of a month's budget that are worth an alert, in percent.
 const ALERT_PERCENT: [i64; 2] = [80, 100];
@@ -55,10 +54,6 @@ impl Finish {
             provider_request_id: None,
             upstream_status: None,
         }
-    }
-
-    pub(crate) fn provider(&self) -> &Provider {
-        &self.offer.provider
     }
 
     /// Sends the request upstream. Nothing when the client left, or Weir was stopped, before the answer began,
@@ -105,13 +100,11 @@ impl Finish {
 
     /// Passes the provider's answer on, and ends the call.
     pub(crate) async fn relay(mut self, response: reqwest::Response, answer: Answer) {
-        self.first_byte = Some(self.started.elapsed());
-        self.upstream_status = Some(response.status().as_u16());
-        self.provider_request_id = provider_request_id(response.headers());
+        self.note_head(&response);
         if response.headers().contains_key(http::header::CONTENT_ENCODING) {
             let message = "the provider compressed its answer, which was not asked for";
             return self
-                .failed(UpstreamFailure::new(FailureKind::BadAnswer, message), None, answer)
+                .failed(UpstreamFailure::new(FailureKind::BadAnswer, message), answer)
                 .await;
         }
         let is_json_object = response
@@ -129,14 +122,22 @@ impl Finish {
         matches!(self.offer.request.route, crate::Route::GeminiStream { sse: false, .. })
     }
 
+    /// Remembers what the head of the provider's answer says.
+    fn note_head(&mut self, response: &reqwest::Response) {
+        self.first_byte = Some(self.started.elapsed());
+        self.upstream_status = Some(response.status().as_u16());
+        self.provider_request_id = provider_request_id(response.headers());
+    }
+
+    /// Ends a call whose provider answered with an error.
+    pub(crate) async fn rejected(mut self, response: reqwest::Response, answer: Answer) {
+        self.note_head(&response);
+        let failure = upstream::failure(response, &self.offer.provider).await;
+        self.failed(failure, answer).await;
+    }
+
     /// Ends a call whose provider failed before its answer began.
-    pub(crate) async fn failed(
-        mut self,
-        failure: UpstreamFailure,
-        status: Option<u16>,
-        answer: Answer,
-    ) {
-        self.upstream_status = self.upstream_status.or(status);
+    pub(crate) async fn failed(self, failure: UpstreamFailure, answer: Answer) {
         let outcome = match failure.kind {
             FailureKind::TimedOut => Outcome::ProviderTimeout,
             FailureKind::Unreachable

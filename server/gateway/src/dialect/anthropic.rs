@@ -119,6 +119,8 @@ pub(crate) struct Tally {
     short: Option<Count>,
     long: Option<Count>,
     thinking: Option<Count>,
+    /// Whether the output was told by more than the start of a stream, whose number is a placeholder.
+    output_told: bool,
 }
 
 impl Tally {
@@ -136,6 +138,7 @@ impl Tally {
             self.serve(message.model);
             self.absorb(message.usage);
         }
+        self.output_told |= event.usage.as_ref().is_some_and(|u| u.output_tokens.is_some());
         self.absorb(event.usage);
         if let Some(delta) = event.delta {
             let prose = serde_json::from_str::<Prose>(delta.get()).unwrap_or_default();
@@ -198,7 +201,7 @@ impl Tally {
             reasoning,
             ..Usage::default()
         };
-        Some(sorter.report(usage))
+        Some(Reported { output_is_open: !self.output_told, ..sorter.report(usage) })
     }
 }
 
@@ -235,6 +238,19 @@ mod tests {
         assert_eq!((usage.cache_write_short, usage.cache_write_long), (1_024, 3_072));
         assert_eq!((usage.output, usage.reasoning), (110, 200));
         assert_eq!((tally.model.as_deref(), tally.prose_bytes), (Some("claude"), 6));
+    }
+
+    #[test]
+    fn the_output_is_open_until_a_delta_tells_it() {
+        let mut tally = Tally::default();
+        let open: Vec<bool> = STREAM
+            .iter()
+            .map(|frame| {
+                tally.take(frame.as_bytes()).unwrap();
+                tally.reported().unwrap().output_is_open
+            })
+            .collect();
+        assert_eq!(open, [true, true, true, false, false, false]);
     }
 
     #[test]

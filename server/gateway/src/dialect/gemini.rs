@@ -209,7 +209,9 @@ impl Tally {
         let output_image = of_modality(&mut sorter, self.candidates_details.as_deref(), "IMAGE");
         let output =
             sorter.rest("candidatesTokenCount", written, output_audio.saturating_add(output_image));
-        Some(sorter.report(Usage {
+        // Some models tell the candidates only at the end: words that came before are not in the count.
+        let output_is_open = self.prose_bytes > 0 && self.candidates.is_none() && written == 0;
+        let usage = Usage {
             input: fresh.saturating_add(tool_use),
             cached_input,
             input_audio,
@@ -218,7 +220,8 @@ impl Tally {
             output_audio,
             output_image,
             ..Usage::default()
-        }))
+        };
+        Some(Reported { output_is_open, ..sorter.report(usage) })
     }
 
     /// Visible and thinking tokens. Thinking comes on top of the candidates, except where the total says

@@ -198,6 +198,8 @@ pub(crate) struct Reported {
     pub(crate) clamps: Vec<Clamp>,
     /// A count that is no whole number.
     pub(crate) unreadable: bool,
+    /// The provider has not told the output yet: what stands here is a placeholder, or nothing.
+    pub(crate) output_is_open: bool,
 }
 
 /// Two reported numbers that contradict each other.
@@ -244,7 +246,7 @@ impl Sorter {
     }
 
     pub(crate) fn report(self, usage: Usage) -> Reported {
-        Reported { usage, clamps: self.clamps, unreadable: self.unreadable }
+        Reported { usage, clamps: self.clamps, unreadable: self.unreadable, output_is_open: false }
     }
 }
 

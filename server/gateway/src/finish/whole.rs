@@ -22,7 +22,7 @@ impl Finish {
         let body = match self.read_whole(&mut response, &mut answer).await {
             Ok(Some(body)) => body,
             Ok(None) => return self.abandoned().await,
-            Err(failure) => return self.failed(failure, None, answer).await,
+            Err(failure) => return self.failed(failure, answer).await,
         };
         let mut tally = Tally::new(self.offer.request.route.dialect());
         let told = match tally.take(&body) {
@@ -30,14 +30,14 @@ impl Finish {
             Err(_) => {
                 let message = "the provider's answer is not JSON";
                 let failure = UpstreamFailure::new(FailureKind::BadAnswer, message);
-                return self.failed(failure, None, answer).await;
+                return self.failed(failure, answer).await;
             }
         };
         if told.failed.is_some() {
             // An error in a 200 costs nothing: there is no answer.
             let message = "the provider answered with an error";
             let failure = UpstreamFailure::new(FailureKind::BadAnswer, message);
-            return self.failed(failure, None, answer).await;
+            return self.failed(failure, answer).await;
         }
         let outcome = if answer.is_closed() {
             Outcome::ClientDisconnected

@@ -69,6 +69,10 @@ async fn an_error_of_the_provider_costs_nothing_and_keeps_its_class() {
             assert_eq!(event.outcome, "provider_error");
             assert_eq!((event.charge_nanos, event.usage_source.as_str()), (0, "none"));
             assert_eq!(event.http_status, Some(i32::from(kind.client_status())));
+            assert_eq!(
+                event.provider_request_id.as_deref(),
+                Some(world.sim.journal()[0].upstream_request_id.as_str())
+            );
         }
     }
 }
@@ -125,6 +129,16 @@ async fn a_stream_that_breaks_is_told_and_is_never_free() {
             assert!(event.charge_nanos > 0, "{case}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_stream_cut_before_its_output_was_told_pays_for_the_words_and_is_marked() {
+    let world = World::with(&roomy()).await;
+    let script = "tokens_in=1000;tokens_out=400;reasoning=0;frames=40;cut_after=30";
+    read(world.call(Dialect::Anthropic, true, script).await.unwrap()).await;
+    let event = world.only_event().await;
+    assert_eq!((event.usage_source.as_str(), event.input), ("estimated", 1_000), "{event:?}");
+    assert!(event.output > 20, "{event:?}");
 }
 
 #[tokio::test]

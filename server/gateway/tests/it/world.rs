@@ -49,6 +49,7 @@ pub(crate) struct EventRow {
     pub(crate) reasoning: i64,
     pub(crate) charge_nanos: i64,
     pub(crate) hold_nanos: i64,
+    pub(crate) provider_request_id: Option<String>,
 }
 
 /// Limits that nothing in a test comes near.
@@ -163,7 +164,7 @@ impl World {
     pub(crate) async fn events(&self) -> Vec<EventRow> {
         self.idle().await;
         sqlx::query_as(
-            "select outcome, http_status, usage_source, anomaly, input, output, reasoning, charge_nanos, hold_nanos
+            "select outcome, http_status, usage_source, anomaly, input, output, reasoning, charge_nanos, hold_nanos, provider_request_id
              from usage_events order by request_id",
         )
         .fetch_all(self.pool())
