@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use embedded::{Binaries, Cluster, DATABASE, Durability, Options};
@@ -31,9 +32,38 @@ impl Scratch {
         &self.0
     }
 
-    /// The data folder in it, not made yet.
+    /// One whose data folder holds a database that was stopped in good order.
+    pub(crate) fn with_database(name: &str) -> Self {
+        // Making one takes seconds, so it is done once and copied.
+        static MADE: OnceLock<Scratch> = OnceLock::new();
+        let made = MADE.get_or_init(|| {
+            sweep();
+            let made = Self::new("made");
+            start(&made.data()).stop().unwrap();
+            made
+        });
+        let scratch = Self::new(name);
+        let copy = Command::new("cp").arg("-a").args([made.data(), scratch.data()]).status();
+        assert!(copy.unwrap().success());
+        scratch
+    }
+
+    /// The data folder in it; not made yet unless there is a database.
     pub(crate) fn data(&self) -> PathBuf {
         self.0.join("data")
+    }
+}
+
+/// Removes the copied databases of earlier runs: no destructor runs for what is made once.
+fn sweep() {
+    for entry in fs::read_dir(std::env::temp_dir()).unwrap().flatten() {
+        let name = entry.file_name();
+        let pid =
+            name.to_str().and_then(|name| name.strip_prefix("weir-it-")?.strip_suffix("-made"));
+        let pid = pid.and_then(|pid| pid.parse().ok());
+        if pid.is_some_and(|pid| kill(process(pid), None).is_err()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn play_owner(durability: Durability) {
 #[test]
 fn a_server_left_by_a_killed_owner_is_stopped_and_its_data_are_there() {
     play_owner(Durability::Kept);
-    let scratch = Scratch::new("owner");
+    let scratch = Scratch::with_database("owner");
     let this = "killed::a_server_left_by_a_killed_owner_is_stopped_and_its_data_are_there";
     let (mut owner, server) = another_owner(this, &scratch.data());
     owner.kill().unwrap();
@@ -57,7 +57,7 @@ fn a_server_left_by_a_killed_owner_is_stopped_and_its_data_are_there() {
 
 #[test]
 fn a_killed_server_is_started_again_and_committed_data_are_there() {
-    let scratch = Scratch::new("postmaster");
+    let scratch = Scratch::with_database("postmaster");
     let mut cluster = start(&scratch.data());
     sql(&cluster, "create table kept (n int); insert into kept values (43)");
     assert!(cluster.exited().is_none());
@@ -71,8 +71,7 @@ fn a_killed_server_is_started_again_and_committed_data_are_there() {
 
 #[test]
 fn a_pid_file_that_names_a_strangers_process_does_not_stop_the_start_nor_the_stranger() {
-    let scratch = Scratch::new("stranger");
-    start(&scratch.data()).stop().unwrap();
+    let scratch = Scratch::with_database("stranger");
     let data = scratch.data().join("cluster/data");
     let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
     let text =

@@ -23,8 +23,7 @@ fn fake_programs(scratch: &Scratch, version: &str, initdb: &str) -> PathBuf {
 
 #[test]
 fn data_of_another_major_version_are_not_touched() {
-    let scratch = Scratch::new("major");
-    start(&scratch.data()).stop().unwrap();
+    let scratch = Scratch::with_database("major");
     let file = scratch.data().join("cluster/data/PG_VERSION");
     let version = fs::read_to_string(&file).unwrap();
     fs::write(&file, "9\n").unwrap();
@@ -39,8 +38,7 @@ fn data_of_another_major_version_are_not_touched() {
 
 #[test]
 fn a_damaged_folder_is_not_replaced_by_an_empty_database() {
-    let scratch = Scratch::new("damaged");
-    start(&scratch.data()).stop().unwrap();
+    let scratch = Scratch::with_database("damaged");
     for part in ["cluster/data/PG_VERSION", "cluster/password"] {
         let file = scratch.data().join(part);
         let text = fs::read(&file).unwrap();

@@ -11,7 +11,7 @@ use crate::fixture::{Scratch, gone, is_root, options, sql, sql_at, start};
 
 #[test]
 fn what_was_written_is_there_after_a_stop_and_a_start() {
-    let scratch = Scratch::new("restart");
+    let scratch = Scratch::with_database("restart");
     let cluster = start(&scratch.data());
     sql(&cluster, "create table kept (n int); insert into kept values (41)");
     let pid = cluster.pid().unwrap();
@@ -28,7 +28,7 @@ fn what_was_written_is_there_after_a_stop_and_a_start() {
 
 #[test]
 fn kept_data_are_checksummed_and_flushed_and_text_is_ordered_by_bytes() {
-    let scratch = Scratch::new("settings");
+    let scratch = Scratch::with_database("settings");
     let cluster = start(&scratch.data());
     let show = |name: &str| sql(&cluster, &format!("show {name}"));
     for setting in ["data_checksums", "fsync", "synchronous_commit", "full_page_writes"] {
@@ -43,7 +43,7 @@ fn kept_data_are_checksummed_and_flushed_and_text_is_ordered_by_bytes() {
 
 #[test]
 fn a_stranger_without_the_password_is_turned_away_and_the_password_is_not_printed() {
-    let scratch = Scratch::new("password");
+    let scratch = Scratch::with_database("password");
     let cluster = start(&scratch.data());
     let url = cluster.url("postgres");
     let file = scratch.data().join("cluster/password");
@@ -60,7 +60,7 @@ fn a_stranger_without_the_password_is_turned_away_and_the_password_is_not_printe
 
 #[test]
 fn the_server_is_never_root() {
-    let scratch = Scratch::new("uid");
+    let scratch = Scratch::with_database("uid");
     let cluster = start(&scratch.data());
     let user = fs::metadata(scratch.data().join("cluster/data")).unwrap().uid();
     let proc = fs::metadata(format!("/proc/{}", cluster.pid().unwrap()));
@@ -73,7 +73,7 @@ fn the_server_is_never_root() {
 
 #[test]
 fn a_second_start_on_the_same_folder_is_refused_and_names_the_owner() {
-    let scratch = Scratch::new("twice");
+    let scratch = Scratch::with_database("twice");
     let cluster = start(&scratch.data());
     let error = Cluster::start(options(&scratch.data(), Durability::Kept)).unwrap_err();
     let EmbeddedError::InUse { owner, .. } = &error else { panic!("{error}") };
@@ -85,7 +85,7 @@ fn a_second_start_on_the_same_folder_is_refused_and_names_the_owner() {
 
 #[test]
 fn the_log_is_in_the_data_folder_and_closed_to_others() {
-    let scratch = Scratch::new("log");
+    let scratch = Scratch::with_database("log");
     let cluster = start(&scratch.data());
     sql_at(cluster.url(DATABASE).expose_secret(), "select no_such_column").unwrap_err();
     cluster.stop().unwrap();

@@ -1,0 +1,182 @@
+//! PostgreSQL and Redis for one run of the tests, on free ports and gone afterwards.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{env, io};
+
+use anyhow::{Context, Result, bail};
+use embedded::{Binaries, Cluster, DATABASE, Durability, Options};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::command::on_path;
+use crate::scratch::Scratch;
+use crate::workspace::Workspace;
+
+/// Redis is ready in a twentieth of a second; this is for a machine that swaps.
+const REDIS_WAIT: Duration = Duration::from_secs(20);
+/// How often a waiting loop looks again.
+const POLL: Duration = Duration::from_millis(20);
+
+/// The servers of one run. Dropping it stops them and removes their folder.
+#[derive(Debug, Default)]
+pub(crate) struct Services {
+    postgres: Option<Postgres>,
+    redis: Option<Redis>,
+    // Last: the servers write there until they have stopped.
+    scratch: Option<Scratch>,
+}
+
+#[derive(Debug)]
+struct Postgres {
+    cluster: Cluster,
+    binaries: Binaries,
+}
+
+impl Services {
+    /// Starts a throwaway PostgreSQL. To be called from the main thread, with which it ends.
+    pub(crate) fn start_postgres(&mut self, binaries: Binaries) -> Result<()> {
+        let data_dir = self.scratch()?.folder().join("postgres");
+        let durability = Durability::Throwaway;
+        let options = Options { data_dir, binaries: binaries.clone(), durability };
+        let cluster = Cluster::start(options)?;
+        self.postgres = Some(Postgres { cluster, binaries });
+        Ok(())
+    }
+
+    /// Starts a Redis that keeps nothing.
+    pub(crate) fn start_redis(&mut self, program: PathBuf) -> Result<()> {
+        let folder = self.scratch()?.folder().join("redis");
+        fs::create_dir_all(&folder)?;
+        self.redis = Some(Redis::start(program, &folder)?);
+        Ok(())
+    }
+
+    /// The database whose tables are those of `migrations/`, against which queries are checked.
+    pub(crate) fn migrated(&self, workspace: &Workspace) -> Result<SecretString> {
+        let postgres = self.postgres.as_ref().context("PostgreSQL was not started")?;
+        let url = postgres.cluster.url(DATABASE);
+        let psql = postgres.binaries.psql().or_else(|| on_path("psql"));
+        let psql = psql.context("`psql` is missing: install `postgresql-client`")?;
+        for file in files_in(&workspace.root.join("migrations"), "sql")? {
+            let mut command = Command::new(&psql);
+            command.args(["-Xq", "-v", "ON_ERROR_STOP=1", "-d", url.expose_secret(), "-f"]);
+            command.arg(&file).env("PGOPTIONS", "-c client_min_messages=warning");
+            if !workspace.signals.run(&mut command)?.success() {
+                bail!("{} does not run on an empty database", file.display());
+            }
+        }
+        Ok(url)
+    }
+
+    /// What the tests must know to find these servers.
+    pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>> {
+        let mut all: Vec<(&str, OsString)> = Vec::new();
+        if let Some(Postgres { cluster, binaries }) = &self.postgres {
+            let url = cluster.url(DATABASE);
+            for name in ["DATABASE_URL", "WEIR_TEST_DATABASE_URL"] {
+                all.push((name, url.expose_secret().into()));
+            }
+            for name in ["WEIR_PG_BIN", "WEIR_TEST_PG_BIN"] {
+                all.push((name, binaries.bin().into()));
+            }
+        }
+        if let Some(redis) = &self.redis {
+            for name in ["REDIS_URL", "WEIR_TEST_REDIS_URL"] {
+                all.push((name, format!("redis://127.0.0.1:{}", redis.port).into()));
+            }
+            all.push(("WEIR_TEST_REDIS_SERVER", redis.program.clone().into()));
+            // Tests that stop a Redis start one of their own, by its name.
+            let path = env::var_os("PATH").unwrap_or_default();
+            let folder = redis.program.parent().map(Path::to_path_buf);
+            let joined = env::join_paths(env::split_paths(&path).chain(folder));
+            all.push(("PATH", joined.context("PATH has a folder that cannot be listed")?));
+        }
+        if let Some(scratch) = &self.scratch {
+            all.push(("TMPDIR", scratch.for_tests().into()));
+        }
+        Ok(all)
+    }
+
+    fn scratch(&mut self) -> Result<&Scratch> {
+        if self.scratch.is_none() {
+            self.scratch = Some(Scratch::new()?);
+        }
+        self.scratch.as_ref().context("no folder for the servers")
+    }
+}
+
+#[derive(Debug)]
+struct Redis {
+    child: Child,
+    program: PathBuf,
+    port: u16,
+}
+
+impl Redis {
+    fn start(program: PathBuf, folder: &Path) -> Result<Self> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let log = folder.join("redis.log");
+        let file = File::create(&log)?;
+        let mut command = match on_path("setpriv") {
+            // Ended by the system even when this process is killed.
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "KILL", "--"]).arg(&program);
+                command
+            }
+            None => Command::new(&program),
+        };
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--dir"]).arg(folder);
+        command.args(["--save", "", "--appendonly", "no"]);
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
+        let child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
+        let mut redis = Self { child, program, port };
+        let started = Instant::now();
+        while !redis.answers() {
+            if redis.child.try_wait()?.is_some() || started.elapsed() > REDIS_WAIT {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                bail!("Redis did not start: {}", said.lines().last().unwrap_or("it said nothing"));
+            }
+            thread::sleep(POLL);
+        }
+        Ok(redis)
+    }
+
+    fn answers(&self) -> bool {
+        let ping = || -> io::Result<bool> {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+            let mut stream = TcpStream::connect_timeout(&address, REDIS_WAIT)?;
+            stream.set_read_timeout(Some(REDIS_WAIT))?;
+            stream.write_all(b"PING\r\n")?;
+            let mut answer = [0; 5];
+            stream.read_exact(&mut answer)?;
+            Ok(&answer == b"+PONG")
+        };
+        ping().unwrap_or(false)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // It keeps nothing, so there is nothing to wait for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The files in `folder` whose names end in `.extension`, in the order of their names.
+pub(crate) fn files_in(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("no {}", folder.display()))?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let mut files: Vec<PathBuf> =
+        paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
+    files.sort();
+    Ok(files)
+}
