@@ -93,7 +93,7 @@ async fn tenants(world: &World) -> [Tenant; 5] {
         world.tenant("marked", &windows(PLENTY), MARKUP_BPS).await,
         world.tenant("rated", &with(rate(4_000, 25)), 0).await,
         world.tenant("narrow", &with(concurrency(2)), 0).await,
-        world.tenant("poor", &windows(6_000_000), 0).await,
+        world.tenant("poor", &windows(15_000_000), 0).await,
     ]
 }
 
@@ -168,8 +168,9 @@ fn served(call: &Call, answer: &Answer, event: &books::Event) {
         }
         Fault::Breaks(_) => {
             // Late faults may miss a short answer; one that was met must not look like a whole answer.
-            let whole = answer.status == 200 && !answer.broken && call.is_whole(&answer.body);
-            let told = answer.broken || text.contains("error");
+            let garbled = std::str::from_utf8(&answer.body).is_err();
+            let told = answer.broken || garbled || text.contains("\"error\"");
+            let whole = answer.status == 200 && !told && call.is_whole(&answer.body);
             assert!(whole || told, "broken and nobody said so: {}", context());
             assert_eq!(event.outcome == "ok", whole, "{}", context());
             if !call.form.streams() && !whole {
@@ -190,7 +191,8 @@ fn by_a_limit(call: &Call, answer: &Answer) {
     let text = String::from_utf8_lossy(&answer.body);
     let fits = match call.tenant {
         2 | 3 => answer.status == 429,
-        4 => answer.status == 402,
+        // Some calls alone are larger than the poor tenant's whole month.
+        4 => matches!(answer.status, 402 | 413),
         _ => false,
     };
     assert!(fits && text.contains("\"source\":\"gateway\""), "{call:?} {} {text}", answer.status);
