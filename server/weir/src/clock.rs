@@ -25,6 +25,18 @@ impl Clock {
         self.ahead_ms.store(now.0.saturating_sub(system_now().0), Ordering::Relaxed);
     }
 
+    /// The clock of metered calls. One that tests set decides for the store as well; otherwise
+    /// admission asks the store, so that all processes agree.
+    #[must_use]
+    pub fn for_gateway(&self, set_by_tests: bool) -> gateway::Clock {
+        let clock = self.clone();
+        if set_by_tests {
+            gateway::Clock::set_by_hand(move || clock.now())
+        } else {
+            gateway::Clock::host(move || clock.now())
+        }
+    }
+
     /// Moves the clock by `ms`.
     pub fn advance(&self, ms: i64) {
         let moved = |ahead: i64| Some(ahead.saturating_add(ms));

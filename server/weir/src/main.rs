@@ -1,3 +1,7 @@
-//! The program.
+//! The program `weir`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    weir::cli::main()
+}

@@ -1,0 +1,164 @@
+//! Providers: where calls go.
+
+use axum::Json;
+use domain::id::ProviderId;
+use domain::usage::Dialect;
+use http::StatusCode;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use tenants::catalog::{self, NewProvider, OnDisconnect, Timeouts};
+use tenants::directory::Changed;
+use utoipa::ToSchema;
+
+use super::ask::{Ask, At, Page, Problem, Said};
+
+/// A provider.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in crate::http) struct Provider {
+    id: i64,
+    name: String,
+    /// `openai`, `anthropic` or `gemini`.
+    dialect: String,
+    base_url: String,
+    has_credential: bool,
+    /// The last characters of the credential.
+    credential_hint: String,
+    connect_ms: i32,
+    first_byte_ms: i32,
+    idle_ms: i32,
+    total_ms: i32,
+    drain_ms: i32,
+    /// `drain` or `abort`.
+    on_disconnect: String,
+    enabled: bool,
+}
+
+/// A provider to be added. Its times have defaults.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct ProviderToAdd {
+    name: String,
+    /// `openai`, `anthropic` or `gemini`.
+    dialect: String,
+    /// `https://host` and perhaps a path, without a slash at its end.
+    base_url: String,
+    /// What it is called with. It is sealed, and cannot be read back.
+    credential: Option<String>,
+    connect_ms: Option<i32>,
+    first_byte_ms: Option<i32>,
+    idle_ms: Option<i32>,
+    total_ms: Option<i32>,
+    drain_ms: Option<i32>,
+    /// `drain` or `abort`.
+    on_disconnect: Option<String>,
+}
+
+/// What a provider is called with.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Credential {
+    /// Null for none. It is sealed, and cannot be read back.
+    credential: Option<String>,
+}
+
+impl From<catalog::Provider> for Provider {
+    fn from(row: catalog::Provider) -> Self {
+        Self {
+            id: row.id.0,
+            name: row.name,
+            dialect: row.dialect.code().to_owned(),
+            base_url: row.base_url,
+            has_credential: row.has_credential,
+            credential_hint: row.credential_hint,
+            connect_ms: row.timeouts.connect_ms,
+            first_byte_ms: row.timeouts.first_byte_ms,
+            idle_ms: row.timeouts.idle_ms,
+            total_ms: row.timeouts.total_ms,
+            drain_ms: row.timeouts.drain_ms,
+            on_disconnect: row.on_disconnect.code().to_owned(),
+            enabled: row.enabled,
+        }
+    }
+}
+
+/// Every provider.
+#[utoipa::path(
+    get,
+    path = "/admin/api/v1/providers",
+    tag = "providers",
+    responses((status = 200, body = Page<Provider>))
+)]
+pub(in crate::http) async fn list(ask: Ask) -> Result<Json<Page<Provider>>, Problem> {
+    let rows = catalog::list_providers(&ask.weir.pool).await.map_err(|e| ask.of_tenants(e))?;
+    Ok(Json(Page::whole(rows.into_iter().map(Provider::from).collect())))
+}
+
+/// Adds a provider.
+#[utoipa::path(
+    post,
+    path = "/admin/api/v1/providers",
+    tag = "providers",
+    request_body = ProviderToAdd,
+    responses((status = 201, body = Provider), (status = 409, description = "the name is taken"))
+)]
+pub(in crate::http) async fn create(
+    ask: Ask,
+    Said(said): Said<ProviderToAdd>,
+) -> Result<(StatusCode, Json<Provider>), Problem> {
+    let dialect = Dialect::parse(&said.dialect)
+        .ok_or_else(|| ask.invalid("dialect", "is none of openai, anthropic and gemini"))?;
+    let on_disconnect = said.on_disconnect.as_deref().unwrap_or("drain");
+    let on_disconnect = OnDisconnect::parse(on_disconnect)
+        .ok_or_else(|| ask.invalid("on_disconnect", "is neither drain nor abort"))?;
+    let usual = Timeouts::default();
+    let timeouts = Timeouts {
+        connect_ms: said.connect_ms.unwrap_or(usual.connect_ms),
+        first_byte_ms: said.first_byte_ms.unwrap_or(usual.first_byte_ms),
+        idle_ms: said.idle_ms.unwrap_or(usual.idle_ms),
+        total_ms: said.total_ms.unwrap_or(usual.total_ms),
+        drain_ms: said.drain_ms.unwrap_or(usual.drain_ms),
+    };
+    let (name, base_url) = (said.name, said.base_url);
+    let new = NewProvider { name, dialect, base_url, timeouts, on_disconnect };
+    let credential = said.credential.map(SecretString::from);
+    let (desk, sealer) = (ask.weir.desk.clone(), ask.weir.sealer.clone());
+    let deed = async move {
+        let mut connection = desk.pool.acquire().await?;
+        let made =
+            catalog::insert_provider(&mut connection, &sealer, &new, credential.as_ref()).await?;
+        drop(connection);
+        desk.show(Changed::Catalog).await;
+        Ok(made)
+    };
+    let id = ask.weir.desk.run(deed).await.map_err(|e| ask.of_tenants(e))?;
+    Ok((StatusCode::CREATED, Json(find(&ask, id).await?)))
+}
+
+/// Gives a provider another credential, or none.
+#[utoipa::path(
+    put,
+    path = "/admin/api/v1/providers/{id}/credential",
+    tag = "providers",
+    params(("id" = i64, Path)),
+    request_body = Credential,
+    responses((status = 200, body = Provider), (status = 404, description = "no such provider"))
+)]
+pub(in crate::http) async fn credential(
+    ask: Ask,
+    At(id): At<i64>,
+    Said(said): Said<Credential>,
+) -> Result<Json<Provider>, Problem> {
+    let credential = said.credential.map(SecretString::from);
+    let (pool, sealer) = (&ask.weir.pool, &ask.weir.sealer);
+    catalog::set_credential(pool, sealer, ProviderId(id), credential.as_ref())
+        .await
+        .map_err(|e| ask.of_tenants(e))?;
+    ask.weir.desk.show(Changed::Catalog).await;
+    Ok(Json(find(&ask, ProviderId(id)).await?))
+}
+
+async fn find(ask: &Ask, id: ProviderId) -> Result<Provider, Problem> {
+    let rows = catalog::list_providers(&ask.weir.pool).await.map_err(|e| ask.of_tenants(e))?;
+    let found = rows.into_iter().find(|row| row.id == id).map(Provider::from);
+    found.ok_or_else(|| ask.problem(crate::http::error::Code::NotFound, "no such provider"))
+}

@@ -1,0 +1,177 @@
+//! The timetable: what runs how often, and who does it.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use limiter::PostgresEngine;
+use sqlx::PgPool;
+use tenants::session;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::weir::Weir;
+
+/// The timetable. The first run is one period after the start, so that a restart is quiet.
+const TIMETABLE: [Job; 6] = [
+    Job::each("end expired holds", Duration::from_secs(10), Work::ReapHolds),
+    Job::each("note when keys were used", Duration::from_secs(20), Work::WriteLastUsed),
+    Job::each("remove expired sessions", Duration::from_secs(600), Work::ExpireSessions),
+    Job::each("make partitions ahead", Duration::from_secs(3_600), Work::MakePartitions),
+    Job::each("forget old slices", Duration::from_secs(3_600), Work::PruneSlices),
+    Job::each("forget past periods", Duration::from_secs(3_600), Work::ForgetPeriods),
+];
+// The directory compares itself with the database once a minute: see `Directory::run`.
+
+/// How often one run may come back for the next portion: what is left waits for the next period.
+const PORTIONS_MAX: usize = 100;
+/// Locks of jobs are this number plus the job's place in the timetable.
+const LOCKS: i64 = 0x7765_6972_1000;
+
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    name: &'static str,
+    every: Duration,
+    work: Work,
+}
+
+impl Job {
+    const fn each(name: &'static str, every: Duration, work: Work) -> Self {
+        Self { name, every, work }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    ReapHolds,
+    WriteLastUsed,
+    ExpireSessions,
+    MakePartitions,
+    PruneSlices,
+    ForgetPeriods,
+}
+
+impl Work {
+    /// Whether one process does it for all: everything but what this process alone knows.
+    const fn is_shared(self) -> bool {
+        !matches!(self, Self::WriteLastUsed)
+    }
+}
+
+/// Runs the timetable until it is cancelled; work under way is finished first.
+pub(crate) async fn run(weir: Weir, engine: PostgresEngine, cancel: CancellationToken) {
+    let lines = (LOCKS..)
+        .zip(TIMETABLE)
+        .map(|(lock, job)| keep(weir.clone(), engine.clone(), job, lock, cancel.clone()));
+    futures_util::future::join_all(lines).await;
+}
+
+async fn keep(weir: Weir, engine: PostgresEngine, job: Job, lock: i64, cancel: CancellationToken) {
+    let mut period = interval(job.every);
+    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick is at once.
+    period.tick().await;
+    while cancel.run_until_cancelled(period.tick()).await.is_some() {
+        let done = if job.work.is_shared() {
+            alone(&weir.pool, lock, work(&weir, &engine, job.work)).await
+        } else {
+            work(&weir, &engine, job.work).await.map(Some)
+        };
+        match done {
+            Ok(Some(rows)) if rows > 0 => tracing::debug!(job = job.name, rows, "job done"),
+            Ok(_) => {}
+            Err(error) => {
+                metrics::counter!("weir_job_failures_total", "job" => job.name).increment(1);
+                tracing::warn!(job = job.name, error = format!("{error:#}"), "job failed");
+            }
+        }
+    }
+}
+
+/// Does the work unless another process is at it.
+async fn alone(
+    pool: &PgPool,
+    lock: i64,
+    work: impl Future<Output = anyhow::Result<u64>>,
+) -> anyhow::Result<Option<u64>> {
+    // Of the transaction, not of the session: it is given back whatever happens.
+    let mut holder = pool.begin().await?;
+    let mine: bool = sqlx::query_scalar("select pg_try_advisory_xact_lock($1)")
+        .bind(lock)
+        .fetch_one(&mut *holder)
+        .await?;
+    if !mine {
+        return Ok(None);
+    }
+    let rows = work.await?;
+    // Work that took long has lost the lock by the server's own time-out: it is safe to repeat.
+    let _ = holder.rollback().await;
+    Ok(Some(rows))
+}
+
+async fn work(weir: &Weir, engine: &PostgresEngine, work: Work) -> anyhow::Result<u64> {
+    let (pool, now) = (&weir.pool, weir.clock.now());
+    // Only a clock that tests set is told to the engine; otherwise it asks the store's own.
+    let told = weir.gateway.clock().for_engine();
+    match work {
+        Work::ReapHolds => portions(|| async { Ok(engine.reap(told).await?) }).await,
+        Work::WriteLastUsed => weir.last_used.write(pool).await.map(|()| 0).context("keys"),
+        Work::ExpireSessions => {
+            portions(|| async { Ok(session::delete_expired(pool, now).await?) }).await
+        }
+        Work::MakePartitions => {
+            ledger::partition::ensure_partitions(pool, now).await?;
+            let strays = ledger::partition::strays(pool).await?;
+            if strays > 0 {
+                tracing::error!(strays, "events lie outside the months' partitions");
+            }
+            Ok(0)
+        }
+        Work::PruneSlices => {
+            portions(|| async { Ok(ledger::retention::prune_slices(pool, now).await?) }).await
+        }
+        Work::ForgetPeriods => {
+            portions(|| async { Ok(engine.forget_past_periods(told).await?) }).await
+        }
+    }
+}
+
+/// Repeats work that is done in portions until nothing is left, or it is enough for now.
+async fn portions<F>(mut portion: impl FnMut() -> F) -> anyhow::Result<u64>
+where
+    F: Future<Output = anyhow::Result<u64>>,
+{
+    let mut rows = 0_u64;
+    for _ in 0..PORTIONS_MAX {
+        match portion().await? {
+            0 => break,
+            some => rows = rows.saturating_add(some),
+        }
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_job_runs_more_often_than_every_ten_seconds_or_under_anothers_name() {
+        for (at, job) in TIMETABLE.iter().enumerate() {
+            assert!(job.every >= Duration::from_secs(10), "{}", job.name);
+            assert!(TIMETABLE[..at].iter().all(|other| other.name != job.name));
+        }
+    }
+
+    #[tokio::test]
+    async fn work_in_portions_ends_when_nothing_is_left_or_it_is_enough() {
+        let mut left = 5_u64;
+        let rows = portions(|| {
+            let portion = left.min(2);
+            left -= portion;
+            async move { Ok(portion) }
+        });
+        assert_eq!(rows.await.unwrap(), 5);
+        let endless = portions(|| async { Ok(1) }).await.unwrap();
+        assert_eq!(endless, u64::try_from(PORTIONS_MAX).unwrap());
+    }
+}

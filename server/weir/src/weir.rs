@@ -1,0 +1,86 @@
+//! The running process: its parts, built once, shared by all.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gateway::Gateway;
+use ledger::Ledger;
+use limiter::Admission;
+use sqlx::PgPool;
+use tenants::directory::Directory;
+use tenants::password::Passwords;
+use tenants::provider_key::Sealer;
+
+use crate::clock::Clock;
+use crate::config::{Config, PublicUrl};
+use crate::deeds::Desk;
+use crate::http::site::Site;
+use crate::last_used::LastUsed;
+use crate::throttle::Throttle;
+
+/// The parts of the process. A clone is one pointer.
+#[derive(Clone)]
+pub struct Weir(Arc<Parts>);
+
+/// What the process is made of.
+pub struct Parts {
+    /// How it is set up.
+    pub config: Config,
+    /// What people and clients use to reach it.
+    pub public_url: PublicUrl,
+    /// The one clock.
+    pub clock: Clock,
+    /// The database.
+    pub pool: PgPool,
+    /// Who may call what, in memory.
+    pub directory: Arc<Directory>,
+    /// Seals credentials, and what is told only once.
+    pub sealer: Arc<Sealer>,
+    /// Hashes passwords, a few at a time.
+    pub passwords: Passwords,
+    /// The engine of admission.
+    pub limiter: Arc<dyn Admission>,
+    /// The books.
+    pub ledger: Ledger,
+    /// Metered calls.
+    pub gateway: Gateway,
+    /// When keys were last presented.
+    pub last_used: LastUsed,
+    /// Failed sign-ins.
+    pub throttle: Throttle,
+    /// Style sheet, script, wasm, icon.
+    pub site: Site,
+    /// Where changes are made.
+    pub desk: Desk,
+    /// Whether the process is stopping.
+    pub draining: AtomicBool,
+}
+
+impl Weir {
+    /// Shares the parts.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// Whether the process is stopping.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+impl Deref for Weir {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Weir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Weir").field("public_url", &self.public_url).finish_non_exhaustive()
+    }
+}
