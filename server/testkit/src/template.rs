@@ -24,7 +24,7 @@ pub(crate) fn name() -> String {
     format!("weir_tpl_{hash:016x}")
 }
 
-/// Makes the template unless it is there, and says when that was asked, in seconds since 1970.
+/// Makes the template unless it is there, and notes on it that it is in use.
 pub(crate) async fn ensure(
     admin: &mut PgConnection,
     server: &PgConnectOptions,

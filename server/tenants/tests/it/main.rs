@@ -14,4 +14,6 @@ mod members;
 #[cfg(test)]
 mod records;
 #[cfg(test)]
+mod slow_line;
+#[cfg(test)]
 mod world;
