@@ -66,9 +66,12 @@ fn calls(routes: Routes) -> Routes {
         .on(get.clone(), "/v1/models/{*name}", Door::Key, proxy::one_model)
         .on(get.clone(), "/v1beta/models/{*name}", Door::Key, proxy::one_model);
     ["/v1/{*rest}", "/v1beta/{*rest}"].into_iter().fold(routes, |routes, rest| {
-        routes
-            .on(get.clone(), rest, Door::Open, proxy::unknown_route)
-            .on(post.clone(), rest, Door::Open, proxy::unknown_route)
+        routes.on(get.clone(), rest, Door::Open, proxy::unknown_route).on(
+            post.clone(),
+            rest,
+            Door::Open,
+            proxy::unknown_route,
+        )
     })
 }
 
