@@ -13,9 +13,6 @@ use crate::entry::Entry;
 use crate::error::LedgerError;
 use crate::writer::Appended;
 
-/// How often a batch is tried again. With the pauses below that is about ten seconds, long enough for a failover;
-/// after that its events go back to their callers, who keep them.
-const RETRIES: u32 = 9;
 /// The first pause; each is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause: a database that is back is found within this time.
@@ -29,11 +26,11 @@ pub(crate) struct Job {
 }
 
 /// Writes a batch and answers every caller.
-pub(crate) async fn write(pool: &PgPool, jobs: Vec<Job>) {
+pub(crate) async fn write(pool: &PgPool, jobs: Vec<Job>, patience: Duration) {
     let mut parts = vec![jobs];
     while let Some(mut part) = parts.pop() {
         let entries: Vec<&Entry> = part.iter().map(|job| &job.entry).collect();
-        match commit_patiently(pool, &entries).await {
+        match commit_patiently(pool, &entries, patience).await {
             Ok(fresh) => answer(part, fresh),
             Err(LedgerError::Rejected(_)) if part.len() > 1 => {
                 // One event is at fault and the others must not suffer: halve until it stands alone.
@@ -63,16 +60,18 @@ fn refuse(jobs: Vec<Job>, error: &LedgerError) {
     }
 }
 
-/// Commits, and tries again while the database is at fault. A try whose answer was lost is found by the next one:
-/// its events are there already.
+/// Commits, and tries again while the database is at fault, until the patience ends. A try whose answer was lost is
+/// found by the next one: its events are there already.
 async fn commit_patiently(
     pool: &PgPool,
     entries: &[&Entry],
+    patience: Duration,
 ) -> Result<HashSet<RequestId>, LedgerError> {
+    let until = Instant::now() + patience;
     let mut pause = FIRST_PAUSE;
-    for _ in 0..RETRIES {
+    loop {
         match commit_measured(pool, entries).await {
-            Err(LedgerError::Unavailable(error)) => {
+            Err(LedgerError::Unavailable(error)) if Instant::now() + pause < until => {
                 tracing::warn!(events = entries.len(), %error, "the books did not answer: trying again");
                 metrics::counter!("weir_ledger_batch_retries_total").increment(1);
                 sleep(pause).await;
@@ -81,7 +80,6 @@ async fn commit_patiently(
             done => return done,
         }
     }
-    commit_measured(pool, entries).await
 }
 
 async fn commit_measured(

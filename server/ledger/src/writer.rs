@@ -43,11 +43,15 @@ pub struct WriterConfig {
     pub batch_rows: usize,
     /// How long a batch waits for company that is expected.
     pub linger: Duration,
+    /// How long a batch is tried again while the database fails: long enough for a failover. After that its events
+    /// go back to their callers, who keep them.
+    pub patience: Duration,
 }
 
 impl Default for WriterConfig {
     fn default() -> Self {
-        Self { batch_rows: 128, linger: Duration::from_millis(4) }
+        let (linger, patience) = (Duration::from_millis(4), Duration::from_secs(10));
+        Self { batch_rows: 128, linger, patience }
     }
 }
 
@@ -178,9 +182,9 @@ impl Collector {
         let jobs = std::mem::replace(&mut self.batch, Vec::with_capacity(self.config.batch_rows));
         self.busy = self.busy.saturating_add(1);
         let ending = Ending { rows: jobs.len(), ended: self.ended.clone() };
-        let pool = self.pool.clone();
+        let (pool, patience) = (self.pool.clone(), self.config.patience);
         self.tasks.spawn(async move {
-            lane::write(&pool, jobs).await;
+            lane::write(&pool, jobs, patience).await;
             drop(ending);
         });
     }
