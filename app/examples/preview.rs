@@ -4,10 +4,8 @@
 //! open `http://owner-rich-dark.localhost:3111/admin`: the host says who looks (owner, finance,
 //! support, member, nobody), at what (rich, empty, broken, hostile), in which theme (light, dark).
 
-#[expect(missing_docs, dead_code, unreachable_pub, reason = "shared with the tests")]
 #[path = "../tests/it/fake.rs"]
 mod fake;
-#[expect(missing_docs, dead_code, unreachable_pub, reason = "shared with the tests")]
 #[path = "../tests/it/site.rs"]
 mod site;
 

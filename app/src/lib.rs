@@ -12,6 +12,8 @@ mod components;
 pub mod console;
 pub mod islands;
 #[cfg(feature = "ssr")]
+mod markup;
+#[cfg(feature = "ssr")]
 mod pages;
 #[cfg(feature = "ssr")]
 pub mod policy;

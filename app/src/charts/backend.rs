@@ -10,7 +10,7 @@ use plotters_backend::{
     BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind,
 };
 
-use super::escape;
+use crate::markup::escape;
 
 /// Height of a line of ticks, in units of the view box.
 const LINE_HEIGHT: u32 = 14;

@@ -6,7 +6,8 @@ use plotters::prelude::*;
 
 use super::backend::{Ink, TokenBackend};
 use super::scale::Scale;
-use super::{BUCKETS_MAX, SERIES_MAX, TAB_STOPS_MAX, escape};
+use super::{BUCKETS_MAX, SERIES_MAX, TAB_STOPS_MAX};
+use crate::markup::escape;
 use crate::words::{axis_money, compact, count, money_total};
 
 /// One bucket is this long on the x axis, so that a bar's edges are whole numbers.
@@ -180,9 +181,8 @@ fn plot(
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .disable_y_axis()
-        .set_all_tick_mark_size(4)
-        .axis_style(Ink::Axis.colour())
+        .set_all_tick_mark_size(3)
+        .axis_style(Ink::Grid.colour())
         .bold_line_style(Ink::Grid.colour())
         .label_style(labels)
         .x_label_formatter(&|x| label_at(buckets, *x))
@@ -190,6 +190,8 @@ fn plot(
         .draw()
         .ok()?;
     chart.draw_series(rectangles(buckets)).ok()?;
+    let base = [(0, 0), (bars * BUCKET, 0)];
+    chart.draw_series([PathElement::new(base, Ink::Axis.colour())]).ok()?;
     let (x, y) = chart.plotting_area().get_pixel_range();
     Some(Plot { x, y })
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::escape;
+use crate::markup::escape;
 use crate::words::permille;
 
 /// The end of a budget bar, in thousandths of the cap: the hard stop lies at 1050 by default and

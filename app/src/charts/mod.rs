@@ -21,19 +21,3 @@ pub const SERIES_MAX: usize = 5;
 pub const BUCKETS_MAX: usize = 400;
 /// Most bars that are reached by Tab; beyond it the table is the way by keyboard.
 pub const TAB_STOPS_MAX: usize = 31;
-
-/// `text` with the five characters that mean something in markup made harmless.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}

@@ -50,6 +50,17 @@ pub(crate) fn instant(at_ms: i64, zone: &str, now_ms: i64) -> AnyView {
     .into_any()
 }
 
+/// The day of an instant; the instant itself is in the title.
+pub(crate) fn day(at_ms: i64, zone: &str) -> AnyView {
+    let utc = words::rfc3339(at_ms);
+    view! {
+        <time datetime=utc.clone() title=utc>
+            {words::date(at_ms, zone)}
+        </time>
+    }
+    .into_any()
+}
+
 /// An instant with how long ago it was; `never` when there was none.
 pub(crate) fn instant_ago(at_ms: Option<i64>, zone: &str, now_ms: i64, never: &str) -> AnyView {
     let Some(at_ms) = at_ms else {

@@ -53,13 +53,13 @@ fn call_row(row: &CallRow, panel: &CallsPanel) -> AnyView {
     });
     view! {
         <tr data-testid="call-row">
-            <td data-label="Time">{instant(row.at_ms, &panel.zone, panel.as_of_ms)}</td>
-            <td data-label="Request id">
+            <td data-label="Time" class="full">{instant(row.at_ms, &panel.zone, panel.as_of_ms)}</td>
+            <td data-label="Request id" class="full">
                 <code class="id">{row.request_id.clone()}</code>
             </td>
-            <td data-label="Key">{row.key_name.clone()}</td>
-            <td data-label="Model">{row.model.clone()}</td>
-            <td data-label="Outcome">
+            <td data-label="Key" class="full">{row.key_name.clone()}</td>
+            <td data-label="Model" class="full">{row.model.clone()}</td>
+            <td data-label="Outcome" class="full">
                 <span class="badges">{status::outcome(row.outcome)} {estimated}</span>
             </td>
             <td data-label="Input" class="right">
@@ -74,7 +74,7 @@ fn call_row(row: &CallRow, panel: &CallsPanel) -> AnyView {
             <td data-label="Charge" class="right">
                 {money(row.charge_nanos)}
             </td>
-            <td data-label="Time taken" class="right">
+            <td data-label="Time taken" class="right full">
                 <span class="num">{words::length_ms(row.latency_ms)}</span>
             </td>
         </tr>

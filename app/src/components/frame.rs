@@ -6,6 +6,7 @@ use leptos_meta::Title;
 use super::icon::{Icon, icon};
 use super::{menu, status};
 use crate::console::{Role, Viewer};
+use crate::markup::escape;
 use crate::pages::request::Asked;
 use crate::pages::sheet::Sheet;
 use crate::rights::Right;
@@ -83,7 +84,7 @@ pub(crate) fn full_frame(place: Place, asked: &Asked, sheet: Sheet) -> AnyView {
     let instance = asked.instance.as_ref();
     let product = product_name(place.audience(), &asked.viewer, instance);
     view! {
-        <Title text=format!("{} · {product}", sheet.title)/>
+        {window_title(&sheet.title, &product)}
         <a class="skip" href="#main">"Skip to content"</a>
         <div class="frame">
             <header class="top">
@@ -111,7 +112,7 @@ pub(crate) fn full_frame(place: Place, asked: &Asked, sheet: Sheet) -> AnyView {
 pub(crate) fn bare_frame(sheet: Sheet, home: Option<String>) -> AnyView {
     let home = home.unwrap_or_else(|| routes::LOGIN.to_owned());
     view! {
-        <Title text=format!("{} · Weir", sheet.title)/>
+        {window_title(&sheet.title, "Weir")}
         <main id="main" class="bare" tabindex="-1">
             <a class="brand" href=home data-testid="home">
                 {mark()}
@@ -124,6 +125,12 @@ pub(crate) fn bare_frame(sheet: Sheet, home: Option<String>) -> AnyView {
         </main>
     }
     .into_any()
+}
+
+/// The title of the window. leptos_meta writes it into the head as it is, markup and all, and names
+/// of tenants are in it: it is escaped here.
+fn window_title(page: &str, product: &str) -> AnyView {
+    view! { <Title text=escape(&format!("{page} · {product}"))/> }.into_any()
 }
 
 fn product_name(audience: Audience, viewer: &Viewer, instance: Option<&Instance>) -> String {

@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 
-use super::amount::{instant, instant_ago, money_total};
+use super::amount::{day, instant, instant_ago, money_total};
 use super::status;
 use crate::routes;
 use crate::views::{KeyRow, KeyStatus, KeysPanel};
@@ -64,23 +64,23 @@ fn key_row(row: &KeyRow, panel: &KeysPanel, revoke_in: Option<&str>) -> AnyView 
                 </a>
             }
         });
-        view! { <td class="action">{link}</td> }
+        view! { <td class="action full">{link}</td> }
     });
     view! {
         <tr class:ended=ended data-testid="key-row">
             <th scope="row" data-label="Name">
                 {row.name.clone()}
             </th>
-            <td data-label="Key">
+            <td data-label="Key" class="full">
                 <code class="id">{row.masked.clone()}</code>
             </td>
             <td data-label="Status">{status::key(row.status)}</td>
-            <td data-label="Created">{instant(row.created_ms, zone, now_ms)}</td>
-            <td data-label="Last used" data-testid="key-last-used">
+            <td data-label="Created">{day(row.created_ms, zone)}</td>
+            <td data-label="Last used" class="full" data-testid="key-last-used">
                 {instant_ago(row.last_used_ms, zone, now_ms, "never")}
             </td>
-            <td data-label="Expires">{expires}</td>
-            <td data-label="Spend this month" class="right">
+            <td data-label="Expires" class="full">{expires}</td>
+            <td data-label="Spend this month" class="right full">
                 {money_total(row.spend_month_nanos)}
             </td>
             {revoke}

@@ -15,8 +15,8 @@ pub(crate) fn account_menu(asked: &Asked) -> AnyView {
     let email = asked.viewer.email.clone();
     let initial = email.chars().next().map_or_else(String::new, |c| c.to_uppercase().to_string());
     view! {
-        <details class="menu" data-testid="account-menu">
-            <summary aria-label=format!("Account of {email}")>
+        <details class="menu">
+            <summary aria-label=format!("Account of {email}") data-testid="account-menu">
                 <span class="avatar" aria-hidden="true">{initial}</span>
                 <span class="menu-name">{email.clone()}</span>
             </summary>

@@ -86,6 +86,17 @@ pub(crate) fn empty(said: &str, next: Option<AnyView>) -> AnyView {
     .into_any()
 }
 
+/// The next step where there is no tenant yet.
+pub(crate) fn first_tenant() -> AnyView {
+    view! {
+        <p>
+            "There is no tenant yet. Make the first one with " <code>"weir tenant create"</code>
+            ", or look around with " <code>"weir demo"</code> "."
+        </p>
+    }
+    .into_any()
+}
+
 /// A switch between views of the same figures: links, so that it works without scripts and each
 /// choice has an address.
 pub(crate) fn switch(label: &'static str, choices: Vec<(&'static str, String, bool)>) -> AnyView {

@@ -9,5 +9,5 @@ pub fn ChartTip() -> impl IntoView {
     let tip = NodeRef::<Div>::new();
     #[cfg(feature = "hydrate")]
     tip.on_load(|element| super::dom::follow_marks(&element));
-    view! { <div class="tip" role="presentation" hidden node_ref=tip></div> }
+    view! { <div class="tip" aria-hidden="true" hidden node_ref=tip></div> }
 }

@@ -1,6 +1,5 @@
 //! What the islands do to the page, with nothing but the browser's own calls.
 
-use leptos::prelude::*;
 use wasm_bindgen::prelude::*;
 use web_sys::{Document, Element, Event, HtmlDivElement, HtmlElement, KeyboardEvent};
 
@@ -113,47 +112,72 @@ fn show(tip: &HtmlDivElement, figure: &Element, mark: &Element) {
 
 /// Puts the tooltip beside the mark, on the side where there is more room. The CSSOM is used
 /// because a style attribute is refused by the site's policy.
-#[expect(clippy::float_arithmetic, reason = "positions on the screen are fractions of pixels")]
 fn place(tip: &HtmlDivElement, figure: &Element, mark: &Element) {
     let (frame, bar) = (figure.get_bounding_client_rect(), mark.get_bounding_client_rect());
-    let distance = f64::from(DISTANCE_PX);
-    let on_the_left = bar.left() - frame.left() > frame.right() - bar.right();
-    let (side, other, offset) = if on_the_left {
-        ("right", "left", frame.right() - bar.left() + distance)
+    let (left, right) = (pixels(frame.left()), pixels(frame.right()));
+    let (bar_left, bar_right) = (pixels(bar.left()), pixels(bar.right()));
+    let (side, other, offset) = if bar_left - left > right - bar_right {
+        ("right", "left", right - bar_left + DISTANCE_PX)
     } else {
-        ("left", "right", bar.right() - frame.left() + distance)
+        ("left", "right", bar_right - left + DISTANCE_PX)
     };
     let style = HtmlElement::style(tip);
     let _ = style.remove_property(other);
     let _ = style.set_property(side, &format!("{offset}px"));
-    let _ = style.set_property("top", &format!("{}px", bar.top() - frame.top()));
+    let _ = style.set_property("top", &format!("{}px", pixels(bar.top()) - pixels(frame.top())));
 }
 
-/// Copies, and says on the button how it went.
-pub(super) fn copy_text(target: &str, before: &str, said: RwSignal<String>) {
-    let Some(element) = document().and_then(|document| document.get_element_by_id(target)) else {
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "whole pixels are enough, and printing fractions would double the bundle's formatting"
+)]
+const fn pixels(fractional: f64) -> i32 {
+    fractional as i32
+}
+
+/// Shows the copy buttons and lets them copy.
+pub(super) fn wake_copy_buttons() {
+    let Some(buttons) = document().and_then(|page| page.query_selector_all("[data-copy]").ok())
+    else {
         return;
     };
-    let text = format!("{before}{}", element.text_content().unwrap_or_default());
+    let copy = Closure::<dyn Fn(Event)>::new(|event: Event| {
+        let button = event.current_target().and_then(|button| button.dyn_into::<Element>().ok());
+        if let Some(button) = button {
+            copy_text(&button);
+        }
+    });
+    for index in 0..buttons.length() {
+        let Some(node) = buttons.get(index) else { continue };
+        let _ = node.add_event_listener_with_callback("click", copy.as_ref().unchecked_ref());
+        let _ = node.unchecked_ref::<Element>().remove_attribute("hidden");
+    }
+    // The listeners live as long as the page.
+    copy.forget();
+}
+
+fn copy_text(button: &Element) {
+    let target = button.get_attribute("data-copy").unwrap_or_default();
+    let Some(source) = document().and_then(|page| page.get_element_by_id(&target)) else { return };
+    let mut text = button.get_attribute("data-before").unwrap_or_default();
+    text.push_str(&source.text_content().unwrap_or_default());
     let Some(window) = web_sys::window() else { return };
     // Outside a secure context the browser has no clipboard object at all.
     if !window.is_secure_context() {
-        return select(&element, said);
+        return select(&source, button);
     }
-    let words = element.clone();
-    let copied = Closure::once(move |_: JsValue| said.set("Copied".to_owned()));
-    let denied = Closure::once(move |_: JsValue| select(&words, said));
-    let promise = window.navigator().clipboard().write_text(&text);
-    let _ = promise.then2(&copied, &denied);
+    let (happy, sad) = (button.clone(), button.clone());
+    let copied = Closure::once(move |_: JsValue| happy.set_text_content(Some("Copied")));
+    let denied = Closure::once(move |_: JsValue| select(&source, &sad));
+    let _ = window.navigator().clipboard().write_text(&text).then2(&copied, &denied);
     // The browser calls one of them later; a click leaves a few bytes behind.
     copied.forget();
     denied.forget();
 }
 
-fn select(element: &Element, said: RwSignal<String>) {
+fn select(source: &Element, button: &Element) {
     let selection = web_sys::window().and_then(|window| window.get_selection().ok().flatten());
-    let selected =
-        selection.is_some_and(|selection| selection.select_all_children(element).is_ok());
+    let selected = selection.is_some_and(|found| found.select_all_children(source).is_ok());
     let words = if selected { "Selected: press Ctrl+C" } else { "Select it and press Ctrl+C" };
-    said.set(words.to_owned());
+    button.set_text_content(Some(words));
 }

@@ -6,4 +6,4 @@ pub mod copy;
 mod dom;
 
 pub use chart_tip::ChartTip;
-pub use copy::CopyButton;
+pub use copy::CopyButtons;

@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use std::sync::Mutex;
 
 /// 2026-11-28 14:03:12 UTC.
-pub const NOW_MS: i64 = 1_795_874_592_000;
-pub const SECRET: &str = "weir_sk_3fK9aLmQ0pZx7TuVbN2cRdYh5gJwEsAx7Qa12";
-pub const SETUP_TOKEN: &str = "open-sesame";
+pub(crate) const NOW_MS: i64 = 1_795_874_592_000;
+pub(crate) const SECRET: &str = "weir_sk_3fK9aLmQ0pZx7TuVbN2cRdYh5gJwEsAx7Qa12";
+pub(crate) const SETUP_TOKEN: &str = "open-sesame";
 const USD: i64 = 1_000_000_000;
 const CENT: i64 = USD / 100;
 const HOUR_MS: i64 = 3_600_000;
@@ -22,7 +22,7 @@ const DAY_MS: i64 = 24 * HOUR_MS;
 
 /// What the fake answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scene {
+pub(crate) enum Scene {
     /// Twelve tenants with traffic.
     Rich,
     /// Nothing has happened yet.
@@ -33,13 +33,13 @@ pub enum Scene {
     Hostile,
 }
 
-pub struct Fake {
-    pub scene: Scene,
+pub(crate) struct Fake {
+    pub(crate) scene: Scene,
     new_key: Mutex<Option<i64>>,
 }
 
 impl Fake {
-    pub fn new(scene: Scene) -> Self {
+    pub(crate) fn new(scene: Scene) -> Self {
         Self { scene, new_key: Mutex::new(Some(3)) }
     }
 
@@ -92,7 +92,7 @@ impl Fake {
 
     fn budget(&self, row: &TenantRow, month: Option<Month>) -> Budget {
         Budget {
-            month: month.unwrap_or(november()),
+            month: month.unwrap_or_else(november),
             settled_nanos: row.settled_nanos,
             held_nanos: row.held_nanos,
             cap_nanos: row.cap_nanos,
@@ -199,7 +199,7 @@ impl Console for Fake {
         let total = |value: fn(&TenantRow) -> i64| tenants.iter().map(value).sum::<i64>();
         let at = |status| i64::try_from(tenants.iter().filter(|row| row.status == status).count());
         let mut panel = SpendPanel {
-            month: month.unwrap_or(november()),
+            month: month.unwrap_or_else(november),
             zone: zone(),
             as_of_ms: NOW_MS,
             rows: Vec::new(),
@@ -279,7 +279,7 @@ impl Console for Fake {
             charge_nanos,
         });
         let rows = if self.scene == Scene::Empty { Vec::new() } else { rows.collect() };
-        let month = month.unwrap_or(november());
+        let month = month.unwrap_or_else(november);
         Ok(DaysPanel { month, zone: zone(), as_of_ms: NOW_MS, today, rows })
     }
 

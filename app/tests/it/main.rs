@@ -1,5 +1,13 @@
-//! The pages as a browser without scripts gets them.
+//! The pages as a browser without scripts gets them, the charts as golden files, the colours as
+//! numbers.
 
+mod answer;
+mod every_page;
 mod fake;
-mod pages;
+mod golden;
+mod keys;
+mod overview;
+mod palette;
+mod sign_in;
 mod site;
+mod tenants;

@@ -11,10 +11,10 @@ use leptos::prelude::provide_context;
 use leptos_axum::{LeptosRoutes, generate_route_list, render_app_async_with_context};
 use std::sync::Arc;
 
-pub const CSRF: &str = "csrf-of-this-session";
+pub(crate) const CSRF: &str = "csrf-of-this-session";
 
 /// The person of that name; `nobody` is not signed in.
-pub fn person(name: &str) -> Option<Viewer> {
+pub(crate) fn person(name: &str) -> Option<Viewer> {
     let role = match name {
         "owner" => Role::Owner,
         "finance" => Role::Finance,
@@ -31,7 +31,7 @@ pub fn person(name: &str) -> Option<Viewer> {
 }
 
 /// All pages over `fake`, for `viewer`.
-pub fn router(scene: Scene, viewer: Option<Viewer>) -> Router {
+pub(crate) fn router(scene: Scene, viewer: Option<Viewer>) -> Router {
     let console: Arc<dyn Console> = Arc::new(Fake::new(scene));
     let options = LeptosOptions::builder().output_name("weir").site_pkg_dir("pkg").build();
     let routes = generate_route_list(app::App);

@@ -7,7 +7,7 @@ use crate::components::amount::instant;
 use crate::components::frame::Place;
 use crate::components::icon::{Icon, icon};
 use crate::console::ConsoleError;
-use crate::islands::CopyButton;
+use crate::islands::CopyButtons;
 use crate::pages::request::{Asked, parameter};
 use crate::pages::sheet::{Sheet, sheet_page};
 use crate::rights::Right;
@@ -76,6 +76,7 @@ fn shown_once(page: &KeyPage, new_key: &NewKey, gateway: &str) -> AnyView {
             </div>
         </section>
         {commands(gateway, &new_key.models)}
+        <CopyButtons/>
         <p class="actions">
             <a
                 class="button primary"
@@ -119,12 +120,17 @@ fn copy(
     testid: &'static str,
 ) -> AnyView {
     view! {
-        <CopyButton
-            target=target.to_owned()
-            before=before.to_owned()
-            label=label.to_owned()
-            testid=testid.to_owned()
-        />
+        <button
+            type="button"
+            class="button small copy"
+            data-copy=target
+            data-before=before
+            data-testid=testid
+            aria-live="polite"
+            hidden
+        >
+            {label}
+        </button>
     }
     .into_any()
 }

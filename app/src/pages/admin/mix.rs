@@ -112,16 +112,13 @@ fn figures(panel: &MixPanel, view: View) -> AnyView {
     let classes = (view.metric == MixMetric::Tokens).then(legend);
     view! {
         <div class="table-wrap">
-            <table class="cards bars" data-testid="mix-table">
+            <table class="mix" data-testid="mix-table">
                 <caption class="visually-hidden">
                     {format!("Model mix by {}, last {}", view.metric.as_str(), view.range.words())}
                 </caption>
                 <thead>
                     <tr>
                         <th scope="col">"Model"</th>
-                        <th scope="col" class="wide">
-                            {head(view.metric)}
-                        </th>
                         <th scope="col" class="right">
                             "Share"
                         </th>
@@ -176,11 +173,9 @@ fn mix_row(row: &MixRow, metric: MixMetric, most: i64, whole: i64) -> AnyView {
     view! {
         <tr data-testid="mix-row">
             <th scope="row" data-label="Model">
-                {row.model.clone()}
+                <span class="over-bar">{row.model.clone()}</span>
+                <span class="bar-cell" inner_html=share_bar(&parts, most, &label)></span>
             </th>
-            <td data-label=head(metric) class="wide">
-                <div class="bar-cell" inner_html=share_bar(&parts, most, &label)></div>
-            </td>
             <td data-label="Share" class="right">
                 <span class="num">{words::part_percent(value, whole)}</span>
             </td>

@@ -77,7 +77,7 @@ async fn overview(asked: Asked) -> Result<Sheet, ConsoleError> {
     };
     let body = view! {
         {bad_parameters(&bad)}
-        {spend.as_ref().ok().map(attention)}
+        {spend.as_ref().ok().filter(|panel| panel.tenants > 0).map(attention)}
         {stats(spend.as_ref().ok(), mix.as_ref().ok(), view)}
         <div class="panels">
             {spend::panel(&spend, view, &asked)}

@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use super::overview::View;
 use crate::components::amount::money_total;
 use crate::components::budget;
-use crate::components::panel::{Panel, empty, error_box, switch};
+use crate::components::panel::{Panel, empty, error_box, first_tenant, switch};
 use crate::console::ConsoleError;
 use crate::pages::request::Asked;
 use crate::routes::{self, query};
@@ -44,12 +44,12 @@ pub(super) fn panel(
 
 fn figures(panel: &SpendPanel, view: View) -> AnyView {
     if panel.tenants == 0 {
-        return empty("There are no tenants yet. What each one spends shows here.", None);
+        return empty("What each tenant spends shows here.", Some(first_tenant()));
     }
     let rows = panel.rows.iter().map(|row| spend_row(row, view)).collect_view();
     view! {
         <div class="table-wrap">
-            <table class="cards bars" data-testid="spend-table">
+            <table class="cards bars spend" data-testid="spend-table">
                 <caption class="visually-hidden">
                     {format!("Spend by tenant, {}, {}", words::month_name(panel.month), panel.zone)}
                 </caption>
@@ -99,8 +99,12 @@ fn spend_row(row: &SpendRow, view: View) -> AnyView {
     view! {
         <tr data-testid="spend-row">
             <th scope="row" data-label="Tenant">
-                <a href=href data-testid="spend-tenant">{row.tenant_name.clone()}</a>
-                <span class="plan">{row.plan.clone()}</span>
+                <span class="who">
+                    <a href=href title=row.tenant_name.clone() data-testid="spend-tenant">
+                        {row.tenant_name.clone()}
+                    </a>
+                    <span class="plan">{row.plan.clone()}</span>
+                </span>
             </th>
             <td data-label="On the cap" class="wide">
                 {budget::line(

@@ -2,10 +2,10 @@
 
 use leptos::prelude::*;
 
-use crate::components::amount::{as_of, compact, instant, instant_ago, money_total};
+use crate::components::amount::{as_of, compact, day, instant_ago, money_total};
 use crate::components::frame::Place;
 use crate::components::icon::{Icon, icon};
-use crate::components::panel::{bad_parameters, empty};
+use crate::components::panel::{bad_parameters, empty, first_tenant};
 use crate::components::{budget, status};
 use crate::console::ConsoleError;
 use crate::pages::request::{Asked, Query};
@@ -242,17 +242,25 @@ fn tenant_row(row: &TenantRow, page: &TenantsPage) -> AnyView {
     } else {
         let share = words::part_percent(row.failed_24h, row.requests_24h);
         view! {
-            {compact(row.failed_24h)}
-            " "
-            <span class="muted">{share}</span>
+            <span class="nowrap">
+                {compact(row.failed_24h)} " " <span class="muted">{share}</span>
+            </span>
         }
         .into_any()
     };
     view! {
         <tr data-testid="tenant-row">
             <th scope="row" data-label="Tenant">
-                <a href=routes::tenant(&row.slug) data-testid="tenant-link">{row.name.clone()}</a>
-                <span class="plan">{row.plan.clone()}</span>
+                <span class="who">
+                    <a
+                        href=routes::tenant(&row.slug)
+                        title=row.name.clone()
+                        data-testid="tenant-link"
+                    >
+                        {row.name.clone()}
+                    </a>
+                    <span class="plan">{row.plan.clone()}</span>
+                </span>
                 <span class="slug">{row.slug.clone()}</span>
             </th>
             <td data-label="Status">{status::tenant(row.status)}</td>
@@ -271,10 +279,10 @@ fn tenant_row(row: &TenantRow, page: &TenantsPage) -> AnyView {
             <td data-label="Failed" class="right">
                 {failed}
             </td>
-            <td data-label="Last call">
+            <td data-label="Last call" class="full">
                 {instant_ago(row.last_request_ms, zone, now_ms, "never")}
             </td>
-            <td data-label="Created">{instant(row.created_ms, zone, now_ms)}</td>
+            <td data-label="Created" class="full">{day(row.created_ms, zone)}</td>
         </tr>
     }
     .into_any()
@@ -284,15 +292,8 @@ fn tenant_row(row: &TenantRow, page: &TenantsPage) -> AnyView {
 fn nothing(filter: &TenantFilter, page: &TenantsPage) -> AnyView {
     let counts = &page.counts;
     if counts.active == 0 && counts.suspended == 0 && counts.archived == 0 {
-        let next = view! {
-            <p class="muted">
-                "Make the first one with " <code>"weir tenant create"</code>
-                ", or look around with " <code>"weir demo"</code> "."
-            </p>
-        };
-        let said =
-            "There are no tenants yet. A tenant is a customer with a plan, a budget and keys.";
-        return empty(said, Some(next.into_any()));
+        let said = "A tenant is a customer with a plan, a budget and keys.";
+        return empty(said, Some(first_tenant()));
     }
     let mut said = "No tenant matches".to_owned();
     if !filter.q.is_empty() {
