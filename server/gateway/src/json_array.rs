@@ -15,6 +15,8 @@ pub(crate) struct Elements {
     /// Whether the outermost array has been opened, and closed again.
     opened: bool,
     closed: bool,
+    /// Whether something stood between the elements that has no place there.
+    garbled: bool,
 }
 
 impl Elements {
@@ -30,7 +32,8 @@ impl Elements {
                         self.element.push(b'{');
                         self.depth = 1;
                     }
-                    _ => {}
+                    b',' | b' ' | b'\n' | b'\r' | b'\t' => {}
+                    _ => self.garbled = true,
                 }
                 continue;
             }
@@ -49,6 +52,11 @@ impl Elements {
     /// Whether the next byte would begin a new element, so that one of our own may be put in.
     pub(crate) const fn between_elements(&self) -> bool {
         self.depth == 0 && self.opened && !self.closed
+    }
+
+    /// Whether the bytes so far cannot be the beginning of an array of objects.
+    pub(crate) const fn is_garbled(&self) -> bool {
+        self.garbled
     }
 
     /// Whether the array was closed.
@@ -102,6 +110,16 @@ mod tests {
         for at in 0..=STREAM.len() {
             assert_eq!(split(&[&STREAM[..at], &STREAM[at..]]), whole, "cut at {at}");
         }
+    }
+
+    #[test]
+    fn garbage_between_elements_is_seen() {
+        let mut elements = Elements::default();
+        elements.push(b"[{\"a\":1},\xff\xfe,{\"b\":2}]", |_| {});
+        assert!(elements.is_garbled());
+        let mut whole = Elements::default();
+        whole.push(STREAM, |_| {});
+        assert!(!whole.is_garbled());
     }
 
     #[test]

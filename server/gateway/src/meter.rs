@@ -66,6 +66,9 @@ impl Meter {
                     let told = self.tally.take(element);
                     self.note(told);
                 });
+                if elements.is_garbled() {
+                    self.note(Err(NotJson));
+                }
                 self.feed = Feed::Array { elements, any };
                 out.push(bytes);
             }

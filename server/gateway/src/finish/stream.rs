@@ -194,7 +194,11 @@ impl Passage {
         }
     }
 
+    /// Ends the stream as failed, unless it had come to its regular end already: then nothing is missing.
     fn fail(&mut self, why: &str, outcome: Option<Outcome>) -> bool {
+        if self.meter.terminal {
+            return true;
+        }
         // What ended the client's part first stays the reason.
         if self.ended_as.is_none() {
             self.ended_as = outcome;
