@@ -24,11 +24,10 @@ use crate::deeds::Desk;
 use crate::failure::Failure;
 use crate::http::edge::Edge;
 use crate::http::site::Site;
-use crate::http::{self};
 use crate::listen::{self, Limits, Stop};
 use crate::store::Store;
 use crate::weir::{Parts, Weir};
-use crate::{database, jobs, key_file, metrics_listener, setup};
+use crate::{database, http, jobs, key_file, metrics_listener, setup};
 
 /// How long calls that were cut may take to be settled and told.
 const CUT_WAIT: Duration = Duration::from_secs(10);
@@ -78,6 +77,9 @@ impl Running {
     async fn on(config: Config, store: &Store) -> Result<Built, Failure> {
         let sealer = Arc::new(key_file::sealer(&config)?);
         let pool = pool(&config, store).await?;
+        if config.redis_url.is_some() {
+            tracing::warn!("REDIS_URL is set, but this version admits through PostgreSQL only");
+        }
         let clock = Clock::default();
         let [calls, writing, background, listening] = std::array::from_fn(|_| TaskTracker::new());
         let (cut, end_background) = (CancellationToken::new(), CancellationToken::new());
@@ -129,7 +131,7 @@ impl Running {
         let stop = Stop::default();
         metrics_listener::start(&weir, &listening, &stop).await?;
         let edge = Edge::new(http::router(&weir), weir.clock.clone());
-        let limits = Limits::public(weir.config.keep_alive);
+        let limits = Limits::public(weir.config.keep_alive, listen::raise_open_files());
         listening.spawn(listen::serve(listener, edge, limits, stop.clone()));
         setup::announce(&weir).await?;
         Ok(Built {

@@ -55,8 +55,11 @@ pub async fn open(url: &SecretString, connections: u32) -> Result<PgPool, Failur
 }
 
 fn options(url: &SecretString) -> Result<PgConnectOptions, Failure> {
-    // The error would quote the address, which holds the password.
-    url.expose_secret().parse().map_err(|_| {
+    let text = url.expose_secret();
+    let ours = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
+    let options = text.parse().ok().filter(|_| ours);
+    // The parser's own error would quote the address, which holds the password.
+    options.ok_or_else(|| {
         let hint = "DATABASE_URL is not an address such as postgres://user:password@host/database";
         Failure::Missing(anyhow::anyhow!(hint))
     })

@@ -18,6 +18,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -26,9 +27,9 @@ use tokio_util::task::TaskTracker;
 /// How many connections are open at once. Ten thousand streams and as many again that wait; one
 /// costs some 10 kB.
 pub const CONNECTIONS_MAX: usize = 20_000;
-/// How many of them come from one address: half, so that no single address can take all, and a
-/// reverse proxy in front still gets through.
-pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 2;
+/// How many open files are left for all else: the database, the log, connections to providers that
+/// idle.
+const FILES_RESERVED: u64 = 500;
 /// How long a new connection may take to send its first header: a slow phone needs two seconds.
 pub const FIRST_HEAD: Duration = Duration::from_secs(10);
 /// How large a header may be, and how much of a body is read ahead of the handler.
@@ -59,15 +60,29 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits of a public listener.
+    /// The limits of a public listener, in a process that may have so many files open.
+    ///
+    /// One address gets half of the connections: no single one can take all, and a reverse proxy
+    /// in front still gets through.
     #[must_use]
-    pub const fn public(keep_alive: Duration) -> Self {
-        Self {
-            first_head: FIRST_HEAD,
-            keep_alive,
-            connections: CONNECTIONS_MAX,
-            per_address: CONNECTIONS_PER_ADDRESS_MAX,
-        }
+    pub fn public(keep_alive: Duration, open_files: u64) -> Self {
+        // A call needs a second one, to its provider.
+        let affordable = open_files.saturating_sub(FILES_RESERVED) / 2;
+        let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
+        let connections = affordable.clamp(1, CONNECTIONS_MAX);
+        let per_address = connections.div_ceil(2);
+        Self { first_head: FIRST_HEAD, keep_alive, connections, per_address }
+    }
+}
+
+/// Raises the number of files that this process may open to the most it may raise it to, and says
+/// how many that is.
+#[must_use]
+pub fn raise_open_files() -> u64 {
+    let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1_024 };
+    match setrlimit(Resource::RLIMIT_NOFILE, most, most) {
+        Ok(()) => most,
+        Err(_) => now,
     }
 }
 

@@ -11,6 +11,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
+use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
 use crate::failure::Failure;
@@ -21,6 +22,8 @@ use crate::weir::Weir;
 const CONNECTIONS_MAX: usize = 16;
 /// How long a scraper's connection stays open: longer than the usual period of 15 s to a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(90);
+/// How often measurements are summed up: some megabytes of them at the highest rate.
+const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 /// The form of the answer.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -41,8 +44,16 @@ pub(crate) async fn start(weir: &Weir, tasks: &TaskTracker, stop: &Stop) -> Resu
         connections: CONNECTIONS_MAX,
         per_address: CONNECTIONS_MAX,
     };
+    tasks.spawn(keep_up(handle.clone(), stop.clone()));
     tasks.spawn(listen::serve(listener, Page { handle }, limits, stop.clone()));
     Ok(())
+}
+
+/// Sums up what was measured, so that it does not pile up while nobody asks.
+async fn keep_up(handle: PrometheusHandle, stop: Stop) {
+    while stop.soft.run_until_cancelled(sleep(SUM_UP_EVERY)).await.is_some() {
+        handle.run_upkeep();
+    }
 }
 
 /// The recorder of this process. A process has one, however often it is started in tests.

@@ -6,11 +6,11 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use secrecy::SecretString;
+use secrecy::zeroize::Zeroizing;
 use serde_json::json;
 use tenants::member::{NewMember, Role};
 use tenants::password::Passwords;
 use tenants::tenant;
-use zeroize::Zeroizing;
 
 use super::desk::with_desk;
 use super::{say, say_json};

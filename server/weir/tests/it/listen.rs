@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use weir::listen::{FIRST_HEAD, Handler, Limits, Stop, prepare, serve};
+use weir::listen::{CONNECTIONS_MAX, Handler, Limits, Stop, prepare, serve};
 
 /// Longer than anything here takes; shorter than the limits that must not be the reason.
 const SOON: Duration = Duration::from_secs(5);
@@ -96,11 +96,15 @@ async fn a_half_sent_header_is_closed() {
     }
 }
 
-#[tokio::test]
-async fn the_public_limits_close_a_half_sent_header_within_ten_seconds() {
-    let public = Limits::public(Duration::from_secs(75));
-    assert_eq!(public.first_head, FIRST_HEAD);
-    assert_eq!(FIRST_HEAD, Duration::from_secs(10));
+#[test]
+fn the_public_limits_are_those_that_were_decided() {
+    let keep_alive = Duration::from_secs(75);
+    let public = Limits::public(keep_alive, 1_000_000);
+    assert_eq!((public.first_head, public.keep_alive), (Duration::from_secs(10), keep_alive));
+    assert_eq!((public.connections, public.per_address), (CONNECTIONS_MAX, CONNECTIONS_MAX / 2));
+    let poor = Limits::public(keep_alive, 1_024);
+    assert_eq!((poor.connections, poor.per_address), (262, 131), "files for providers are kept");
+    assert!(Limits::public(keep_alive, 0).connections > 0);
 }
 
 #[tokio::test]

@@ -2,5 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without is the test's failure")]
 
+mod admin;
+mod boot;
+mod browser;
+mod console;
+mod demo;
 mod house;
 mod listen;
+mod process;
+mod program;
+mod routes;
+mod seed;
