@@ -13,9 +13,11 @@ use crate::error::LedgerError;
 use crate::usage_event::{Attempt, UsageEvent};
 use crate::{posting, rollup, slice};
 
-/// A batch takes milliseconds; one that hangs on a lock or a dying server ends here and is tried again.
+/// A batch takes milliseconds; one that hangs on a lock or a dying server ends here and is tried again. Its
+/// statements are the same each time, and planning the long ones takes longer than running them.
 const BEGIN: &str = "begin; set local statement_timeout = '15s'; \
-                     set local idle_in_transaction_session_timeout = '15s'";
+                     set local idle_in_transaction_session_timeout = '15s'; \
+                     set local plan_cache_mode = force_generic_plan";
 
 /// Writes the entries in one transaction, and says which of them are new.
 ///

@@ -10,6 +10,7 @@ mod counters;
 mod expire;
 mod give_back;
 mod lock;
+mod written;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,21 @@ const RETRIES: u32 = 2;
 /// The pause before that: enough for the other side of a deadlock to end.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
+/// What every session of the engine is set to.
+///
+/// Its statements are few, run all the time and find every row by its key. The tables are small and quick to
+/// change: a plan made while one is empty would read all of it when it is full, and planning takes longer than
+/// running. Holds and counters can be rebuilt, so nobody waits for the disk; a statement that waits this long for
+/// its tenant's lock gives its connection back.
+const SESSION: [(&str, &str); 6] = [
+    ("enable_seqscan", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
+    ("jit", "off"),
+    ("synchronous_commit", "off"),
+    ("statement_timeout", "10s"),
+    ("idle_in_transaction_session_timeout", "10s"),
+];
+
 /// Admission through Postgres. Clones share everything.
 #[derive(Debug, Clone)]
 pub struct PostgresEngine {
@@ -45,10 +61,18 @@ pub struct PostgresEngine {
 }
 
 impl PostgresEngine {
-    /// An engine on this pool; its transactions run on `tasks`, so that a caller that goes away cannot leave one open.
+    /// An engine on the database of `pool`. It makes connections of its own, as many at most as that pool may, with
+    /// settings of their own. Its transactions run on `tasks`, so that a caller that goes away cannot leave one open.
     #[must_use]
     pub fn new(pool: PgPool, tasks: TaskTracker) -> Self {
+        let sessions = pool.connect_options().as_ref().clone().options(SESSION);
+        let pool = pool.options().clone().connect_lazy_with(sessions);
         Self { pool, tasks, gate: Arc::default() }
+    }
+
+    /// Ends the engine's connections, once what is under way on them is over.
+    pub async fn close(&self) {
+        self.pool.close().await;
     }
 
     /// Ends holds of all tenants that have expired, at most one portion, and says how many.
@@ -157,8 +181,7 @@ impl Admission for PostgresEngine {
     ) -> Result<Option<UnixMs>, LimiterError> {
         let until = sqlx::query_scalar!(
             r#"with clock as materialized (
-                   select set_config('synchronous_commit', 'off', true),
-                          coalesce($2, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now_ms)
+                   select coalesce($2, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now_ms)
                update holds set expires_ms = greatest(expires_ms, clock.now_ms + $3)
                from clock
                where request_id = $1

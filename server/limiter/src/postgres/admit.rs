@@ -9,14 +9,10 @@ use sqlx::{PgConnection, PgPool};
 
 use super::counters::{self, Counted, Read};
 use super::expire;
+use super::written;
 use super::lock::Locks;
 use crate::admission::{Ask, LimiterError};
 use crate::hold::{HOLD_TTL_MS, Hold, alerts};
-
-/// Holds and counters can be rebuilt, so nobody waits for the disk. A statement that waits this long for the
-/// tenant's lock gives its connection back.
-const BEGIN: &str = "begin; set local synchronous_commit = off; set local statement_timeout = '10s'; \
-                     set local idle_in_transaction_session_timeout = '10s'";
 
 /// What became of an ask.
 pub(super) enum Decided {
@@ -32,13 +28,13 @@ pub(super) enum Decided {
 pub(super) async fn admit(pool: &PgPool, ask: &Ask) -> Result<Decided, LimiterError> {
     let scopes = ask.meters.iter().map(|meter| (meter.scope, meter.scope_id));
     let locks = Locks::of(ask.tenant_id, scopes);
-    let mut transaction = pool.begin_with(BEGIN).await?;
+    let mut transaction = pool.begin().await?;
     let now = locks.take(&mut transaction, ask.now).await?;
     let counted = counters::count(&ask.meters, &ask.zone, now)?;
     let mut known = read(&mut transaction, ask, &counted, now).await?;
-    let mut expired = 0;
+    let mut ended_holds = 0;
     if known.has_expired {
-        expired =
+        ended_holds =
             expire::pop(&mut transaction, ask.tenant_id, &locks, Some(ask.request_id), now).await?;
         known = read(&mut transaction, ask, &counted, now).await?;
     }
@@ -55,10 +51,19 @@ pub(super) async fn admit(pool: &PgPool, ask: &Ask) -> Result<Decided, LimiterEr
         transaction.commit().await?;
         return Ok(Decided::Kept(hold));
     }
-    match decide(&ask.meters, &known.counters, &ask.estimate, now)? {
+    let mut decision = decide(&ask.meters, &known.counters, &ask.estimate, now)?;
+    if written::may_stand_in_the_way(&decision) {
+        let ended = written::end(&mut transaction, ask.tenant_id, &locks, now).await?;
+        if ended > 0 {
+            ended_holds += ended;
+            known = read(&mut transaction, ask, &counted, now).await?;
+            decision = decide(&ask.meters, &known.counters, &ask.estimate, now)?;
+        }
+    }
+    match decision {
         Decision::Refuse(refusal) => {
-            // A refusal takes nothing; what had expired before it stays expired.
-            if expired == 0 {
+            // A refusal takes nothing; the holds that ended before it stay ended.
+            if ended_holds == 0 {
                 transaction.rollback().await?
             } else {
                 transaction.commit().await?

@@ -113,7 +113,7 @@ pub(super) async fn give_back(
         .collect();
     let gone = sqlx::query_scalar!(
         r#"with locked as materialized (
-               select pg_advisory_xact_lock(l.class, l.key), set_config('synchronous_commit', 'off', true)
+               select pg_advisory_xact_lock(l.class, l.key)
                from unnest($1::int[], $2::int[]) as l (class, key)),
            clock as materialized (
                select coalesce($3, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as now_ms

@@ -33,7 +33,7 @@ pub(crate) async fn house() -> House {
 impl House {
     /// An engine with connections of its own, as a second process would have one.
     pub(crate) fn another_engine(&self) -> PostgresEngine {
-        PostgresEngine::new(self.db.another_pool(), self.tasks.clone())
+        PostgresEngine::new(self.db.pool.clone(), self.tasks.clone())
     }
 
     /// Now this process's engine and now another's.

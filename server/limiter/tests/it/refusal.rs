@@ -1,11 +1,15 @@
 //! A refusal tells its figures and takes nothing.
 
+use std::time::Duration;
+
 use domain::admission::Reason;
 use domain::money::Nanos;
 use domain::plan::{LimitRule, Metric};
 use domain::window::RollingWindow;
 use ledger::balance::{Movement, top_up};
-use limiter::{Admission, LimiterError};
+use limiter::{Admission, LimiterError, PostgresEngine};
+use sqlx::postgres::PgPoolOptions;
+use tokio_util::task::TaskTracker;
 
 use crate::fixture::{NOON, again, again_at, ask, bucket, house, month, usd};
 
@@ -88,8 +92,11 @@ async fn two_limits_on_one_counter_are_an_error_and_not_an_admission() {
 
 #[tokio::test]
 async fn an_engine_without_its_store_gives_no_verdict() {
-    let house = house().await;
-    house.db.pool.close().await;
-    let verdict = house.engine.admit(&ask(1, &[month(10, 0)], 1, 1)).await;
+    let nowhere = PgPoolOptions::new()
+        .acquire_timeout(Duration::from_millis(50))
+        .connect_lazy("postgres://nobody@127.0.0.1:1/none")
+        .unwrap();
+    let engine = PostgresEngine::new(nowhere, TaskTracker::new());
+    let verdict = engine.admit(&ask(1, &[month(10, 0)], 1, 1)).await;
     assert!(matches!(verdict, Err(LimiterError::Unavailable(_))), "{verdict:?}");
 }
