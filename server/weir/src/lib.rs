@@ -18,6 +18,7 @@ pub mod listen;
 pub mod logging;
 mod metrics_listener;
 mod once;
+pub mod seed;
 pub mod setup;
 pub mod shutdown;
 pub mod store;

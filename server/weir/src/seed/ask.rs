@@ -97,9 +97,8 @@ impl<'a> Ask<'a> {
         let usage = usage(&range, offer, card, size, most_out, &mut dice);
         let output_bound = output_bound(usage.output_tokens(), tenant, most_out);
         let input_bound = usage.input_tokens() * BYTES_PER_TOKEN + MESSAGE_TOKENS;
-        let charge = card
-            .ceiling(input_bound, output_bound)?
-            .raised_by_bps_ceil(tenant.plan.markup_bps)?;
+        let charge =
+            card.ceiling(input_bound, output_bound)?.raised_by_bps_ceil(tenant.plan.markup_bps)?;
         let tokens = usage.input_tokens().saturating_add(output_bound);
         let estimate = Estimate { tokens, charge };
         Ok(Self { call, key_at, key, offer, card, stream, usage, estimate, dice })

@@ -27,11 +27,8 @@ use super::{OPERATOR_EMAIL, SHOWN_TENANT, SeedError, TENANT_EMAIL};
 /// What is sealed as the providers' credential. The simulator takes any; this one says what it is.
 const CREDENTIAL: &str = "sk-simulated-credential-of-the-demo";
 /// The providers, one for each dialect.
-pub(super) const PROVIDERS: [(Dialect, &str); 3] = [
-    (Dialect::Openai, "openai"),
-    (Dialect::Anthropic, "anthropic"),
-    (Dialect::Gemini, "google"),
-];
+pub(super) const PROVIDERS: [(Dialect, &str); 3] =
+    [(Dialect::Openai, "openai"), (Dialect::Anthropic, "anthropic"), (Dialect::Gemini, "google")];
 
 /// Makes them all.
 pub(super) async fn stage(
@@ -178,8 +175,7 @@ pub(super) async fn people(
         (TENANT_EMAIL, &secrets.tenant_password, Role::TenantOwner, Some(tenant)),
     ];
     for (email, password, role, tenant) in people {
-        let new =
-            NewMember { email: email.to_owned(), password: password.clone(), role, tenant };
+        let new = NewMember { email: email.to_owned(), password: password.clone(), role, tenant };
         member::create(&mut *db, passwords, new).await?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The tenants of the demonstration: who they are, what they bought, how they work.
 
-use domain::plan::{DenyMode, LimitRule, Metric, ModelAccess};
 use domain::money::{NANOS_PER_USD, Nanos};
+use domain::plan::{DenyMode, LimitRule, Metric, ModelAccess};
 use domain::window::RollingWindow;
 use tenants::plan::NewPlan;
 

@@ -153,7 +153,8 @@ impl<'a> Walker<'a> {
             .keys
             .iter()
             .map(|key| {
-                let meters: Vec<Meter> = key.meters.iter().filter(|m| is_kept(m)).cloned().collect();
+                let meters: Vec<Meter> =
+                    key.meters.iter().filter(|m| is_kept(m)).cloned().collect();
                 Desk { places: meters.iter().map(&mut place).collect(), meters }
             })
             .collect();

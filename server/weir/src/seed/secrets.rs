@@ -90,17 +90,17 @@ impl DemoSecrets {
 
     fn read(text: &str) -> Option<Self> {
         let kept: Kept = serde_json::from_str(text).ok()?;
-        let keys = kept.keys.into_iter().map(|(name, text)| {
-            ApiKeySecret::parse(&text).ok().map(|secret| (name, secret))
-        });
+        let keys = kept
+            .keys
+            .into_iter()
+            .map(|(name, text)| ApiKeySecret::parse(&text).ok().map(|secret| (name, secret)));
         let secrets = Self {
             operator_password: kept.operator_password.into(),
             tenant_password: kept.tenant_password.into(),
             keys: keys.collect::<Option<_>>()?,
         };
-        let complete = CAST
-            .iter()
-            .all(|t| t.keys.iter().all(|key| secrets.key(t.slug, key.name).is_some()));
+        let complete =
+            CAST.iter().all(|t| t.keys.iter().all(|key| secrets.key(t.slug, key.name).is_some()));
         complete.then_some(secrets)
     }
 

@@ -64,13 +64,7 @@ pub(super) async fn copy(db: &mut PgConnection, rows: &[Row<'_>]) -> Result<(), 
     let rollups = sum(rows)?;
     let mut copy = Rows::of(ROLLUP_COLUMNS, rollups.len());
     for ((tenant_id, slot, key_id, model, outcome, team_id), sums) in rollups {
-        copy.row()
-            .big(tenant_id)
-            .instant(slot)
-            .big(key_id)
-            .text(model)
-            .text(outcome)
-            .big(team_id);
+        copy.row().big(tenant_id).instant(slot).big(key_id).text(model).text(outcome).big(team_id);
         for sum in sums {
             copy.big(sum);
         }

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use domain::admission::hard_limit;
 use domain::usage::{Outcome, UsageSource};
@@ -20,6 +21,12 @@ fn told(now: UnixMs) -> Vec<Day> {
     let stage = rehearsal::stage(first_day(now));
     let mut history = History::new(&stage, SEED, now).unwrap();
     std::iter::from_fn(|| history.next_day().unwrap()).collect()
+}
+
+/// The history that ends at [`NOW`], told once for all tests.
+fn days() -> &'static [Day] {
+    static DAYS: LazyLock<Vec<Day>> = LazyLock::new(|| told(NOW));
+    &DAYS
 }
 
 /// What each tenant has used of its running month's budget, in percent.
@@ -46,11 +53,9 @@ fn on_any_day_of_a_month_one_tenant_is_over_its_budget_and_two_are_near() {
     for now in [
         "2026-11-30T01:23:00Z",
         "2026-12-01T00:20:00Z",
-        "2026-12-01T09:00:00Z",
         "2026-12-04T17:00:00Z",
         "2026-12-13T03:00:00Z",
         "2027-01-01T08:20:00Z",
-        "2027-02-28T23:59:00Z",
         "2027-03-28T01:30:00Z",
     ] {
         let now = at(now);
@@ -69,23 +74,22 @@ fn on_any_day_of_a_month_one_tenant_is_over_its_budget_and_two_are_near() {
 
 #[test]
 fn the_same_seed_and_instant_tell_the_same_history_and_a_later_one_goes_on_from_it() {
-    let (early, late) = (at("2026-11-30T01:23:00Z"), at("2026-11-30T13:00:00Z"));
-    let (one, two, later) = (told(early), told(early), told(late));
+    let (one, two, later) = (days(), told(NOW), told(at("2026-11-30T13:00:00Z")));
     let rows = |days: &[Day]| -> Vec<UsageEvent> {
         days.iter().flat_map(|day| day.events.clone()).collect()
     };
-    assert_eq!(rows(&one), rows(&two));
+    assert!(rows(one) == rows(&two));
     let before: BTreeSet<_> = rows(&later).into_iter().map(|e| e.request_id).collect();
-    let lost = rows(&one).iter().filter(|e| !before.contains(&e.request_id)).count();
+    let lost = rows(one).iter().filter(|e| !before.contains(&e.request_id)).count();
     assert_eq!(lost, 0);
 }
 
 #[test]
 fn the_history_has_its_size_its_growth_and_every_kind_of_end() {
-    let days = told(NOW);
+    let days = days();
     assert_eq!(days.len(), 91);
     let count = |days: &[Day]| days.iter().map(|day| day.events.len()).sum::<usize>();
-    assert!((60_000..100_000).contains(&count(&days)), "{}", count(&days));
+    assert!((60_000..100_000).contains(&count(days)), "{}", count(days));
     assert!(count(&days[..14]) < count(&days[76..90]));
     let events = || days.iter().flat_map(|day| &day.events);
     for outcome in Outcome::ALL {
@@ -93,10 +97,8 @@ fn the_history_has_its_size_its_growth_and_every_kind_of_end() {
         assert_eq!(seen, outcome != Outcome::Orphaned, "{outcome:?}");
     }
     assert!(events().any(|e| e.usage_source == UsageSource::Estimated));
-    let statuses: BTreeMap<(u16, String), usize> = days
-        .iter()
-        .flat_map(|day| &day.refusals)
-        .fold(BTreeMap::new(), |mut counts, r| {
+    let statuses: BTreeMap<(u16, String), usize> =
+        days.iter().flat_map(|day| &day.refusals).fold(BTreeMap::new(), |mut counts, r| {
             *counts.entry((r.status, r.code.clone())).or_default() += 1;
             counts
         });
@@ -110,9 +112,11 @@ fn the_history_has_its_size_its_growth_and_every_kind_of_end() {
 #[test]
 fn what_happened_is_in_order_in_its_day_and_over_by_now() {
     let mut ids = BTreeSet::new();
-    for day in told(NOW) {
+    for day in days() {
         for event in &day.events {
-            assert!(day.start <= event.admitted_at && event.admitted_at < day.start.plus_ms(DAY_MS));
+            assert!(
+                day.start <= event.admitted_at && event.admitted_at < day.start.plus_ms(DAY_MS)
+            );
             assert!(event.admitted_at <= event.ended_at && event.ended_at <= NOW);
             assert!(event.charge <= event.hold && event.charge >= event.cost);
             assert!(event.first_byte_ms <= Some(event.duration_ms));
@@ -124,14 +128,14 @@ fn what_happened_is_in_order_in_its_day_and_over_by_now() {
 
 #[test]
 fn no_budget_was_ever_passed_by_more_than_its_overage() {
-    let days = told(NOW);
+    let days = days();
     let stage = rehearsal::stage(first_day(NOW));
     for tenant in &stage.tenants {
         let (limit, overage) = tenant.plan.month_cap().unwrap();
         for month in 0..4 {
             let then = NOW.plus_ms(-month * 29 * DAY_MS);
             let period = month_period(then, &tenant.zone, 1).unwrap();
-            let used = charged(&days, tenant.id, period);
+            let used = charged(days, tenant.id, period);
             assert!(used <= hard_limit(limit.0, overage), "{} {month}", tenant.cast.slug);
         }
     }
@@ -139,7 +143,7 @@ fn no_budget_was_ever_passed_by_more_than_its_overage() {
 
 #[test]
 fn marks_are_crossed_once_and_in_their_order() {
-    let days = told(NOW);
+    let days = days();
     let mut seen = BTreeSet::new();
     for crossing in days.iter().flat_map(|day| &day.crossings) {
         let Crossing { tenant_id, scope, scope_id, period_start, percent, .. } = crossing.clone();
