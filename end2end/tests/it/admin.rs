@@ -75,7 +75,7 @@ impl Admin {
     pub(crate) async fn tenants(&self) -> Vec<String> {
         let request = self.http.get(format!("{}/tenants", self.base)).bearer_auth(ADMIN_TOKEN);
         let list = answer("tenants", request).await;
-        let all = list["items"].as_array().unwrap_or_else(|| panic!("no list in {list}"));
+        let all = list["data"].as_array().unwrap_or_else(|| panic!("no list in {list}"));
         all.iter().map(|tenant| tenant["slug"].as_str().unwrap_or_default().to_owned()).collect()
     }
 

@@ -27,7 +27,8 @@ async fn a_person_sets_weir_up_makes_a_key_sees_its_spend_and_revokes_it() {
 
     set_up(&world, &browser, &origin).await;
     sign_out_and_in(&browser, &origin).await;
-    world.tenant("acme", &[month_cost(CAP_NANOS)], 0).await;
+    let plan = world.admin.plan("acme", &[month_cost(CAP_NANOS)], 0).await;
+    world.admin.tenant("acme", plan).await;
     let secret = create_key(&browser, &origin).await;
     let charge = spend(&world, &secret).await;
     see_the_spend(&world, &browser, &origin, charge).await;

@@ -129,6 +129,21 @@ async fn an_address_that_is_taken_is_named_and_nothing_is_left_running() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_while_it_starts_it_takes_its_database_with_it() {
+    let data = DataDir::new();
+    let mut weir = Weir::launch_serve(&[("WEIR_DATA_DIR", &data.path())]);
+    until("the database begins to start", GIVES_UP, async || {
+        if data.database().is_empty() { Err("no process yet".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    let status = weir.stop().await;
+    assert_eq!(status.code(), Some(0), "{status}");
+    data.is_left_alone().await;
+    let mut again = data.serve().await;
+    assert_eq!(again.stop().await.code(), Some(0), "what was begun can be gone on with");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn migrate_check_tells_an_empty_database_from_a_ready_one() {
     let db = testkit::database().await;
     let data = Folder::new();

@@ -65,7 +65,7 @@ async fn after_two_thousand_mixed_calls_journal_events_ledger_slices_and_rollups
     let said = clients_agree(&world, &answers, &events).await;
 
     say(&format!(
-        "storm: {} calls: {} reached the provider, {} told ({} tokens, {} nano-USD), {} estimated, {} free; \
+        "storm: {} calls: {} reached the provider, {} told ({} tokens, {} nano-USD), {} estimated, {} in doubt, {} free; \
          {} left; answers by status: {said:?}",
         calls.len(),
         served.len(),
@@ -73,6 +73,7 @@ async fn after_two_thousand_mixed_calls_journal_events_ledger_slices_and_rollups
         tally.told_tokens,
         tally.told_charge_nanos,
         tally.estimated,
+        tally.in_doubt,
         tally.free,
         calls.iter().filter(|call| call.leaves != Leaves::Never).count(),
     ));
@@ -117,14 +118,14 @@ async fn clients_agree(
     answers: &[(&Call, Option<Answer>)],
     events: &[books::Event],
 ) -> BTreeMap<u16, usize> {
-    let events: BTreeMap<&str, &books::Event> =
-        events.iter().map(|event| (event.request_id.as_str(), event)).collect();
+    let named = events.iter().filter_map(|e| Some((e.client_request_id.as_deref()?, e)));
+    let events: BTreeMap<&str, &books::Event> = named.collect();
     let mut statuses = BTreeMap::new();
     let mut refused = BTreeSet::new();
     for (call, answer) in answers {
         let Some(answer) = answer else { continue };
         *statuses.entry(answer.status).or_insert(0) += 1;
-        match events.get(answer.request_id.as_str()) {
+        match events.get(call.name.as_str()) {
             Some(event) => served(call, answer, event),
             None => {
                 by_a_limit(call, answer);
@@ -152,8 +153,10 @@ async fn clients_agree(
 fn served(call: &Call, answer: &Answer, event: &books::Event) {
     let text = String::from_utf8_lossy(&answer.body);
     let context = || format!("{call:?}\n{event:?}\n{} {text}", answer.status);
-    assert_eq!(event.client_request_id.as_deref(), Some(call.name.as_str()), "{}", context());
-    assert_eq!(event.http_status, Some(i32::from(answer.status)), "{}", context());
+    if answer.status != 0 {
+        assert_eq!(event.request_id, answer.request_id, "{}", context());
+        assert_eq!(event.http_status, Some(i32::from(answer.status)), "{}", context());
+    }
     match &call.fault {
         Fault::None(_) | Fault::NoUsage => {
             assert_eq!(answer.status, 200, "{}", context());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sim::{End, Served};
+use sim::{Dialect, End, Served};
 
 use super::books::Event;
 use crate::world::PriceSheet;
@@ -14,6 +14,9 @@ pub(crate) struct Tally {
     pub(crate) told: usize,
     /// Calls whose usage it did not tell, or not for sure: estimated.
     pub(crate) estimated: usize,
+    /// Calls that were reset, or had garbage in the middle: what the provider told last may not have
+    /// been there to read.
+    pub(crate) in_doubt: usize,
     /// Calls that the provider failed before a word: free.
     pub(crate) free: usize,
     pub(crate) told_tokens: i64,
@@ -60,8 +63,8 @@ fn name(served: &Served) -> &str {
 fn same_id(served: &Served, event: &Event) {
     let got = event.provider_request_id.as_deref();
     let told = served.upstream_request_id.as_str();
-    // A reset can overtake the head; every other answer brought one.
-    let may_miss = served.status == 0 || served.end == End::Reset;
+    // A reset can overtake the head, and an end before the first byte takes it along.
+    let may_miss = served.status == 0 || served.end == End::Reset || served.bytes_sent == 0;
     assert!(
         got == Some(told) || (may_miss && got.is_none()),
         "another id than the provider's: {served:?} {event:?}"
@@ -92,6 +95,11 @@ fn one(
     let charge = raised(cost, markup_bps(event.tenant_id));
     assert_eq!(event.charge_nanos, charge, "the cost with the markup: {event:?}");
     match event.usage_source.as_str() {
+        "provider" if is_in_doubt(served) => {
+            let output = i64::try_from(served.tokens.output).unwrap_or(i64::MAX);
+            assert!(event.output + event.reasoning <= output, "{served:?} {event:?}");
+            tally.in_doubt += 1;
+        }
         "provider" => {
             equal_tokens(served, event);
             tally.told += 1;
@@ -114,7 +122,14 @@ fn one(
 
 /// The provider told its figures, and nothing can have swallowed them on the way.
 fn surely_told(served: &Served) -> bool {
-    served.usage_stated && served.end != End::Reset
+    // Anthropic begins with a provisional figure, which only its last frames make good.
+    let provisional = served.dialect == Dialect::Anthropic && served.end != End::Complete;
+    served.usage_stated && !provisional && !is_in_doubt(served)
+}
+
+fn is_in_doubt(served: &Served) -> bool {
+    let script = served.script.as_deref().unwrap_or_default();
+    served.end == End::Reset || script.contains("garbage_after")
 }
 
 fn equal_tokens(served: &Served, event: &Event) {
