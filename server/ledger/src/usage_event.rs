@@ -6,10 +6,6 @@ use domain::money::Nanos;
 use domain::usage::{Dialect, Outcome, Usage, UsageSource};
 use domain::window::UnixMs;
 use serde::{Deserialize, Serialize};
-use sqlx::PgExecutor;
-
-use crate::error::LedgerError;
-use crate::instant::instant;
 
 /// What became of one admitted call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,44 +128,4 @@ pub struct DriftNote {
     pub found: i64,
     /// Why, when it is known.
     pub cause: String,
-}
-
-/// What an event says that is written already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
-    /// The call.
-    pub request_id: RequestId,
-    /// Tokens of all classes.
-    pub tokens: i64,
-    /// What the tenant is charged.
-    pub charge: Nanos,
-}
-
-/// Finds which of these calls, named by id and instant of admission, have an event.
-///
-/// # Errors
-/// When the database cannot be reached.
-pub async fn written(
-    db: impl PgExecutor<'_>,
-    calls: &[(RequestId, UnixMs)],
-) -> Result<Vec<Written>, LedgerError> {
-    let ids: Vec<String> = calls.iter().map(|(id, _)| id.to_string()).collect();
-    let instants =
-        calls.iter().map(|(_, at)| instant(*at)).collect::<Result<Vec<_>, LedgerError>>()?;
-    let rows = sqlx::query!(
-        r#"select e.request_id, e.charge_nanos,
-                  (e.input + e.cached_input + e.cache_write_short + e.cache_write_long + e.input_audio
-                   + e.output + e.reasoning + e.output_audio + e.output_image) as "tokens!"
-           from unnest($1::text[], $2::timestamptz[]) as c (request_id, admitted_at)
-           join usage_events e on e.request_id = c.request_id and e.admitted_at = c.admitted_at"#,
-        &ids[..],
-        &instants[..],
-    )
-    .fetch_all(db)
-    .await?;
-    let read = |row: (String, i64, i64)| {
-        let request_id = row.0.parse().map_err(|_| LedgerError::unreadable("usage_events"))?;
-        Ok(Written { request_id, tokens: row.1, charge: Nanos(row.2) })
-    };
-    rows.into_iter().map(|row| read((row.request_id, row.tokens, row.charge_nanos))).collect()
 }

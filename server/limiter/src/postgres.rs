@@ -57,7 +57,10 @@ const SESSION: [(&str, &str); 6] = [
 pub struct PostgresEngine {
     pool: PgPool,
     tasks: TaskTracker,
-    gate: Arc<Gate>,
+    /// Where asks wait.
+    asks: Arc<Gate>,
+    /// Where endings wait: a place that a call gives back must not queue behind those who wait for one.
+    endings: Arc<Gate>,
 }
 
 impl PostgresEngine {
@@ -67,7 +70,7 @@ impl PostgresEngine {
     pub fn new(pool: PgPool, tasks: TaskTracker) -> Self {
         let sessions = pool.connect_options().as_ref().clone().options(SESSION);
         let pool = pool.options().clone().connect_lazy_with(sessions);
-        Self { pool, tasks, gate: Arc::default() }
+        Self { pool, tasks, asks: Arc::default(), endings: Arc::default() }
     }
 
     /// Ends the engine's connections, once what is under way on them is over.
@@ -109,7 +112,7 @@ impl PostgresEngine {
     ) -> Result<(), LimiterError> {
         let (engine, hold) = (self.clone(), hold.clone());
         self.on_task(async move {
-            let _place = engine.gate.enter(hold.tenant_id).await;
+            let _place = engine.endings.enter(hold.tenant_id).await;
             for _ in 0..RETRIES {
                 match give_back::end(&engine.pool, &hold, ending, now).await {
                     Err(error) if is_broken_off(&error) => sleep(RETRY_PAUSE).await,
@@ -122,7 +125,7 @@ impl PostgresEngine {
     }
 
     async fn decide(&self, ask: &Ask) -> Result<admit::Decided, LimiterError> {
-        let _place = self.gate.enter(ask.tenant_id).await;
+        let _place = self.asks.enter(ask.tenant_id).await;
         for _ in 0..RETRIES {
             match admit::admit(&self.pool, ask).await {
                 // If the lost try did take a hold, the next one finds it.

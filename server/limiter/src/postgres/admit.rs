@@ -9,8 +9,8 @@ use sqlx::{PgConnection, PgPool};
 
 use super::counters::{self, Counted, Read};
 use super::expire;
-use super::written;
 use super::lock::Locks;
+use super::written;
 use crate::admission::{Ask, LimiterError};
 use crate::hold::{HOLD_TTL_MS, Hold, alerts};
 
@@ -53,7 +53,7 @@ pub(super) async fn admit(pool: &PgPool, ask: &Ask) -> Result<Decided, LimiterEr
     }
     let mut decision = decide(&ask.meters, &known.counters, &ask.estimate, now)?;
     if written::may_stand_in_the_way(&decision) {
-        let ended = written::end(&mut transaction, ask.tenant_id, &locks, now).await?;
+        let ended = written::settle(&mut transaction, ask.tenant_id, &locks, now).await?;
         if ended > 0 {
             ended_holds += ended;
             known = read(&mut transaction, ask, &counted, now).await?;

@@ -124,7 +124,8 @@ pub(super) async fn give_back(
                returning h.request_id),
            back as (
                select b.owner, b.scope, b.scope_id, b.meter, b.period, sum(b.held) as held,
-                      sum(b.level_micro) as level_micro, max(b.capacity_micro) as capacity_micro
+                      sum(greatest(b.level_micro, 0)) as gained_micro, sum(least(b.level_micro, 0)) as owed_micro,
+                      max(b.capacity_micro) as capacity_micro
                from unnest($6::text[], $7::bigint[], $8::text[], $9::bigint[], $10::text[], $11::bigint[],
                            $12::bigint[], $13::bigint[], $14::bigint[])
                     as b (request_id, owner, scope, scope_id, meter, period, held, level_micro, capacity_micro)
@@ -133,11 +134,11 @@ pub(super) async fn give_back(
            given as (
                update meter_states s set
                    held = greatest(s.held - back.held, 0),
-                   -- Refilled first, for what is owed must not be paid with what would not have fitted in. The
-                   -- same arithmetic as domain::admission::refilled.
+                   -- Refilled first, with the arithmetic of domain::admission::refilled, and owed last: what is owed
+                   -- must not be paid with what would not have fitted in.
                    level_micro = case when back.capacity_micro = 0 then s.level_micro else
-                       least(least(s.level_micro + greatest(clock.now_ms - s.level_at_ms, 0)::numeric * s.rate_milli,
-                                   back.capacity_micro) + back.level_micro, back.capacity_micro) end,
+                       least(s.level_micro + greatest(clock.now_ms - s.level_at_ms, 0)::numeric * s.rate_milli
+                                 + back.gained_micro, back.capacity_micro) + back.owed_micro end,
                    level_at_ms = case when back.capacity_micro = 0 then s.level_at_ms else
                        greatest(s.level_at_ms, clock.now_ms) end
                from back, clock

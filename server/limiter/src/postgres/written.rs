@@ -5,9 +5,9 @@
 //! part, those of them are settled whose event is written.
 
 use domain::admission::{Decision, Reason, Take};
-use domain::id::{RequestId, TenantId};
+use domain::id::TenantId;
+use domain::money::Nanos;
 use domain::window::UnixMs;
-use ledger::usage_event::{Written, written};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 
@@ -16,58 +16,60 @@ use super::lock::Locks;
 use crate::admission::LimiterError;
 use crate::hold::Actual;
 
-/// How many of the tenant's oldest holds are looked at before a refusal: twice the most calls that a plan of Weir's runs
-/// at the same time.
+/// How many of the tenant's holds are looked at before a refusal, those that expire first: twice the most calls that
+/// a plan of Weir's runs at the same time.
 const AT_REFUSAL: i64 = 256;
 
 /// Whether the decision is a refusal that fewer holds might turn.
-pub(super) const fn may_stand_in_the_way(decision: &Decision) -> bool {
+pub(super) fn may_stand_in_the_way(decision: &Decision) -> bool {
     match decision {
         Decision::Admit(_) => false,
-        Decision::Refuse(refusal) => {
-            refusal.held > 0 || matches!(refusal.reason, Reason::ConcurrencyExhausted)
-        }
+        Decision::Refuse(refusal) => match refusal.reason {
+            Reason::ConcurrencyExhausted => true,
+            Reason::ExceedsCapacity => false,
+            Reason::RateLimited
+            | Reason::TokenRateLimited
+            | Reason::WindowExhausted
+            | Reason::BudgetExhausted
+            | Reason::BalanceExhausted => refusal.held > 0,
+        },
     }
 }
 
 /// Settles the tenant's holds whose event is written, and says how many. The caller's transaction has the locks.
-pub(super) async fn end(
+pub(super) async fn settle(
     connection: &mut PgConnection,
     tenant_id: TenantId,
     locks: &Locks,
     now: UnixMs,
 ) -> Result<usize, LimiterError> {
     let rows = sqlx::query!(
-        r#"select request_id, admitted_ms, takes as "takes: Json<Vec<Take>>"
-           from holds where tenant_id = $1 order by admitted_ms, request_id limit $2"#,
+        r#"select h.request_id, h.takes as "takes: Json<Vec<Take>>", e.charge_nanos,
+                  e.input + e.cached_input + e.cache_write_short + e.cache_write_long + e.input_audio
+                  + e.output + e.reasoning + e.output_audio + e.output_image as "tokens!"
+           from (select request_id, takes, timestamptz 'epoch' + admitted_ms * interval '1 millisecond' as admitted_at
+                 from holds where tenant_id = $1 order by expires_ms limit $2) h
+           -- Both columns of the key: the instant says which partition it is.
+           join usage_events e on e.request_id = h.request_id and e.admitted_at = h.admitted_at"#,
         tenant_id.0,
         AT_REFUSAL,
     )
     .fetch_all(&mut *connection)
     .await?;
-    let mut holds = Vec::with_capacity(rows.len());
-    for row in rows.into_iter().filter(|row| locks.cover(&row.takes)) {
-        let request_id: RequestId =
-            row.request_id.parse().map_err(|_| LimiterError::Unreadable(row.request_id.clone()))?;
-        holds.push((request_id, UnixMs(row.admitted_ms), row.takes.0));
+    let mut ended = Vec::with_capacity(rows.len());
+    // A hold on a provider whose lock is not taken here is left to its own call.
+    for row in rows.iter().filter(|row| locks.cover(&row.takes)) {
+        let unreadable = |_| LimiterError::Unreadable(row.request_id.clone());
+        let actual = Actual { tokens: row.tokens, charge: Nanos(row.charge_nanos) };
+        ended.push(Ended {
+            request_id: row.request_id.parse().map_err(unreadable)?,
+            takes: &row.takes,
+            ending: Ending::Settled(actual),
+        });
     }
-    let asked: Vec<_> = holds.iter().map(|(id, admitted_at, _)| (*id, *admitted_at)).collect();
-    let events = written(&mut *connection, &asked).await?;
-    let ended: Vec<Ended<'_>> = events
-        .iter()
-        .filter_map(|event| ended(event, holds.iter().find(|(id, ..)| *id == event.request_id)?))
-        .collect();
     if ended.is_empty() {
         return Ok(0);
     }
     let gone = give_back(connection, tenant_id, locks, &ended, false, Some(now)).await?;
     Ok(gone.len())
-}
-
-fn ended<'a>(
-    event: &Written,
-    (request_id, _, takes): &'a (RequestId, UnixMs, Vec<Take>),
-) -> Option<Ended<'a>> {
-    let actual = Actual { tokens: event.tokens, charge: event.charge };
-    Some(Ended { request_id: *request_id, takes, ending: Ending::Settled(actual) })
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use domain::admission::{
-    Counter, Decision, MICRO, Meter, Take, TakeKind, decide, hard_limit, refilled,
+    Counter, Decision, MICRO, Meter, Reason, Take, TakeKind, decide, hard_limit, refilled,
 };
 use domain::id::RequestId;
 use domain::plan::{LimitRule, Metric};
@@ -34,6 +34,9 @@ pub(crate) struct Model {
     slices: BTreeMap<(Name, UnixMs), i64>,
     pub(crate) balance: i64,
     pub(crate) expired: usize,
+    pub(crate) settled_before_refusal: usize,
+    /// The instant of admission, tokens and charge of each event.
+    written: HashMap<RequestId, (UnixMs, i64, i64)>,
 }
 
 impl Model {
@@ -43,9 +46,13 @@ impl Model {
         if let Some(own) = self.holds.get(&ask.request_id) {
             return Decision::Admit(own.takes.clone());
         }
-        let counters: Vec<_> =
-            ask.meters.iter().map(|meter| self.counter(meter, ask, now)).collect();
-        let decision = decide(&ask.meters, &counters, &ask.estimate, now).unwrap();
+        let mut decision = self.decide(ask, now);
+        if matches!(&decision, Decision::Refuse(no) if no.held > 0 || no.reason == Reason::ConcurrencyExhausted)
+        {
+            // Nobody is refused for a call that counts twice, as written and as held.
+            self.end_written(now);
+            decision = self.decide(ask, now);
+        }
         if let Decision::Admit(takes) = &decision {
             for (meter, take) in ask.meters.iter().zip(takes) {
                 self.take(meter, take, now);
@@ -55,6 +62,26 @@ impl Model {
             self.holds.insert(ask.request_id, hold);
         }
         decision
+    }
+
+    fn decide(&self, ask: &Ask, now: UnixMs) -> Decision {
+        let counters: Vec<_> =
+            ask.meters.iter().map(|meter| self.counter(meter, ask, now)).collect();
+        decide(&ask.meters, &counters, &ask.estimate, now).unwrap()
+    }
+
+    fn end_written(&mut self, now: UnixMs) {
+        // An earlier hold of the same request may have had an event: then this one has none.
+        let ended: Vec<_> = self
+            .holds
+            .iter()
+            .filter_map(|(id, hold)| {
+                let (admitted_at, tokens, charge) = *self.written.get(id)?;
+                (hold.admitted_at == admitted_at).then_some((*id, Some((tokens, charge))))
+            })
+            .collect();
+        self.settled_before_refusal += ended.len();
+        self.end_all(&ended, now);
     }
 
     fn take(&mut self, meter: &Meter, take: &Take, now: UnixMs) {
@@ -106,7 +133,8 @@ impl Model {
     }
 
     /// The event of a call is written: its use goes to the slices of its admission.
-    pub(crate) fn book(&mut self, hold: &ModelHold, tokens: i64, charge: i64) {
+    pub(crate) fn book(&mut self, id: RequestId, hold: &ModelHold, tokens: i64, charge: i64) {
+        self.written.insert(id, (hold.admitted_at, tokens, charge));
         self.balance -= charge;
         for take in &hold.takes {
             if let TakeKind::Window { slice_start, .. } = take.kind {
@@ -118,23 +146,36 @@ impl Model {
 
     /// Ends a hold; one that is gone stays gone. `actual` is nothing when nothing was used.
     pub(crate) fn end(&mut self, id: RequestId, actual: Option<(i64, i64)>, now: UnixMs) {
-        let Some(hold) = self.holds.remove(&id) else { return };
-        let (tokens, charge) = actual.unwrap_or((0, 0));
-        for take in &hold.takes {
-            let period = match take.kind {
-                TakeKind::Window { period_start, .. } => period_start,
-                TakeKind::Lease => UnixMs(0),
-                TakeKind::Bucket { capacity } => {
-                    let unused = take.amount - used(take.metric, tokens, charge);
-                    if let Some((level, at, rate)) = self.buckets.get_mut(&take.meter) {
-                        let full = refilled(*level, *at, *rate, capacity, now);
-                        *level = (full + unused * MICRO).min(capacity * MICRO);
-                        *at = now.max(*at);
+        self.end_all(&[(id, actual)], now);
+    }
+
+    /// Ends holds at once: a bucket is refilled, gets back what was not used, and then loses what is owed.
+    fn end_all(&mut self, ended: &[(RequestId, Option<(i64, i64)>)], now: UnixMs) {
+        let mut buckets: HashMap<Name, (i64, i64, i64)> = HashMap::new();
+        for (id, actual) in ended {
+            let Some(hold) = self.holds.remove(id) else { continue };
+            let (tokens, charge) = actual.unwrap_or((0, 0));
+            for take in hold.takes {
+                let period = match take.kind {
+                    TakeKind::Window { period_start, .. } => period_start,
+                    TakeKind::Lease => UnixMs(0),
+                    TakeKind::Bucket { capacity } => {
+                        let unused = take.amount - used(take.metric, tokens, charge);
+                        let (gained, owed, most) = buckets.entry(take.meter).or_default();
+                        *gained += unused.max(0);
+                        *owed += unused.min(0);
+                        *most = capacity.max(*most);
+                        continue;
                     }
-                    continue;
-                }
-            };
-            *self.held.get_mut(&(take.meter.clone(), period)).unwrap() -= take.amount;
+                };
+                *self.held.get_mut(&(take.meter, period)).unwrap() -= take.amount;
+            }
+        }
+        for (name, (gained, owed, capacity)) in buckets {
+            let (level, at, rate) = self.buckets.get_mut(&name).unwrap();
+            let full = refilled(*level, *at, *rate, capacity, now);
+            *level = (full + gained * MICRO).min(capacity * MICRO) + owed * MICRO;
+            *at = now.max(*at);
         }
     }
 
@@ -147,10 +188,9 @@ impl Model {
             .map(|(id, hold)| (Some(*id) != own, hold.expires_at, *id))
             .collect();
         over.sort();
-        for (_, _, id) in over.into_iter().take(most) {
-            self.end(id, None, now);
-            self.expired += 1;
-        }
+        let over: Vec<_> = over.into_iter().take(most).map(|(_, _, id)| (id, None)).collect();
+        self.expired += over.len();
+        self.end_all(&over, now);
     }
 
     pub(crate) fn renew(&mut self, id: RequestId, now: UnixMs) -> Option<UnixMs> {

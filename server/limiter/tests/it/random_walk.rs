@@ -26,6 +26,7 @@ enum Step {
     AskAgain { which: usize },
     Finish { which: usize, tokens: i64, charge: i64 },
     FinishTwice { which: usize },
+    Write { which: usize, tokens: i64, charge: i64 },
     Release { which: usize },
     Renew { which: usize },
     Wait { ms: i64 },
@@ -49,6 +50,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0_usize..99, 0_i64..900, 0_i64..500)
             .prop_map(|(which, tokens, charge)| Step::Finish { which, tokens, charge }),
         1 => (0_usize..99).prop_map(|which| Step::FinishTwice { which }),
+        2 => (0_usize..99, 0_i64..900, 0_i64..500)
+            .prop_map(|(which, tokens, charge)| Step::Write { which, tokens, charge }),
         2 => (0_usize..99).prop_map(|which| Step::Release { which }),
         1 => (0_usize..99).prop_map(|which| Step::Renew { which }),
         5 => wait.prop_map(|ms| Step::Wait { ms }),
@@ -126,6 +129,11 @@ impl Walk<'_> {
                 self.finish(*which, 77, 33).await?;
                 self.finish(*which, 77, 33).await?;
             }
+            Step::Write { which, tokens, charge } => {
+                if let Some(hold) = self.picked(*which) {
+                    self.write(&hold, *tokens, *charge).await;
+                }
+            }
             Step::Release { which } => {
                 if let Some(hold) = self.picked(*which) {
                     self.house.engine.release(&hold, Some(self.now)).await.unwrap();
@@ -184,6 +192,16 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Writes the event of a call; what was written before stays as it is.
+    async fn write(&mut self, hold: &Hold, tokens: i64, charge: i64) {
+        let appended = self.house.ledger.append(event(hold, tokens, charge)).await.unwrap();
+        if appended == ledger::Appended::Fresh {
+            let (takes, admitted_at) = (hold.takes.clone(), hold.admitted_at);
+            let known = ModelHold { takes, admitted_at, expires_at: hold.expires_at };
+            self.model.book(hold.request_id, &known, tokens, charge);
+        }
+    }
+
     async fn finish(
         &mut self,
         which: usize,
@@ -191,12 +209,7 @@ impl Walk<'_> {
         charge: i64,
     ) -> Result<(), TestCaseError> {
         let Some(hold) = self.picked(which) else { return Ok(()) };
-        let appended = self.house.ledger.append(event(&hold, tokens, charge)).await.unwrap();
-        if appended == ledger::Appended::Fresh {
-            let (takes, admitted_at) = (hold.takes.clone(), hold.admitted_at);
-            let known = ModelHold { takes, admitted_at, expires_at: hold.expires_at };
-            self.model.book(&known, tokens, charge);
-        }
+        self.write(&hold, tokens, charge).await;
         let actual = Actual { tokens, charge: Nanos(charge) };
         self.house.engine.settle(&hold, &actual, Some(self.now)).await.unwrap();
         self.model.end(hold.request_id, Some((tokens, charge)), self.now);
@@ -216,7 +229,7 @@ fn the_engine_says_what_the_model_says_at_every_step_of_every_history() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let house = runtime.block_on(house());
     let tenants = AtomicI64::new(1);
-    let (verdicts, refusals, expired) = (AtomicI64::new(0), AtomicI64::new(0), AtomicI64::new(0));
+    let tally = [const { AtomicI64::new(0) }; 4];
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let histories = (proptest::collection::vec(step(), 1..STEPS), 0_usize..3);
@@ -230,9 +243,10 @@ fn the_engine_says_what_the_model_says_at_every_step_of_every_history() {
                 walk.step(step).await?;
             }
             let refused = walk.asks.len().saturating_sub(walk.holds.len());
-            verdicts.fetch_add(i64::try_from(walk.asks.len()).unwrap(), Ordering::Relaxed);
-            refusals.fetch_add(i64::try_from(refused).unwrap(), Ordering::Relaxed);
-            expired.fetch_add(i64::try_from(walk.model.expired).unwrap(), Ordering::Relaxed);
+            let model = (walk.model.expired, walk.model.settled_before_refusal);
+            for (sum, count) in tally.iter().zip([walk.asks.len(), refused, model.0, model.1]) {
+                sum.fetch_add(i64::try_from(count).unwrap(), Ordering::Relaxed);
+            }
             Ok(())
         })
     });
@@ -240,6 +254,11 @@ fn the_engine_says_what_the_model_says_at_every_step_of_every_history() {
         panic!("{failure}\n{runner}");
     }
     // A walk that admits all, refuses all or never lets a hold expire compares nothing.
-    let counts = [verdicts, refusals, expired].map(AtomicI64::into_inner);
-    assert!(counts[0] > counts[1] * 5 / 4 && counts[1] > 50 && counts[2] > 10, "{counts:?}");
+    let [verdicts, refusals, expired, written] = tally.map(AtomicI64::into_inner);
+    let counts =
+        format!("{verdicts} verdicts, {refusals} refusals, {expired} expired, {written} written");
+    assert!(
+        verdicts > refusals * 5 / 4 && refusals > 50 && expired > 10 && written > 0,
+        "{counts}"
+    );
 }
