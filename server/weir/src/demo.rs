@@ -165,7 +165,10 @@ async fn perform(
         demo: &facts,
         secrets: &secrets,
         public_url: running.weir().public_url.to_string(),
-        data_dir: config.data_dir.display().to_string(),
+        data: match &config.database_url {
+            Some(_) => "in the database of DATABASE_URL".to_owned(),
+            None => config.data_dir.display().to_string(),
+        },
         with_traffic,
         colour: show.colour,
     };

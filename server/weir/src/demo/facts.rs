@@ -19,7 +19,8 @@ pub(super) struct Facts<'a> {
     pub(super) demo: &'a DemoFacts,
     pub(super) secrets: &'a DemoSecrets,
     pub(super) public_url: String,
-    pub(super) data_dir: String,
+    /// Where the data are.
+    pub(super) data: String,
     pub(super) with_traffic: bool,
     /// Whether the output is a terminal that shows colours.
     pub(super) colour: bool,
@@ -53,7 +54,7 @@ impl fmt::Display for Facts<'_> {
             ("Operator", OPERATOR_EMAIL, operator),
             ("Tenant", TENANT_EMAIL, tenant),
             ("API key", self.key(SHOWN_TENANT, SHOWN_KEY), ""),
-            ("Data", self.data_dir.as_str(), ""),
+            ("Data", self.data.as_str(), ""),
         ] {
             let line = format!("  {bold}{label:<9}{plain} {value:<25}  {note}");
             writeln!(f, "{}", line.trim_end())?;
@@ -174,7 +175,7 @@ mod tests {
             demo: &demo,
             secrets: &secrets,
             public_url: "http://127.0.0.1:8080".to_owned(),
-            data_dir: "/var/lib/weir/demo".to_owned(),
+            data: "/var/lib/weir/demo".to_owned(),
             with_traffic: true,
             colour,
         };
