@@ -2,6 +2,8 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,7 +43,11 @@ fn is_kept_from_cargo(name: &OsStr) -> bool {
 /// The program called `name` on `PATH`.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|program| runs(program))
+}
+
+fn runs(program: &Path) -> bool {
+    fs::metadata(program).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -65,5 +71,6 @@ mod tests {
     fn a_program_is_found_on_the_path() {
         assert!(on_path("sh").is_some_and(|sh| sh.is_absolute()));
         assert_eq!(on_path("no such program"), None);
+        assert!(!runs("/etc/passwd".as_ref()) && !runs("/etc".as_ref()));
     }
 }

@@ -82,6 +82,10 @@ pub(crate) fn ask(
     let answers = folder(workspace, &own)?;
     let mut cargo = workspace.cargo("clippy");
     cargo.args(["--locked", "--workspace", "--exclude", "xtask", "--all-targets"]);
+    // The tests are built without the carried site, so its code is looked at here.
+    let site = workspace.site();
+    fs::create_dir_all(&site)?;
+    cargo.args(["--features", "weir/embed"]).env("WEIR_SITE_DIR", &site);
     cargo.env("SQLX_OFFLINE", "false").env("SQLX_OFFLINE_DIR", &answers);
     cargo.env("DATABASE_URL", database.expose_secret());
     let state = answers.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -66,7 +66,8 @@ impl Services {
         let psql = psql.context("`psql` is missing: install `postgresql-client`")?;
         for file in files_in(&workspace.root.join("migrations"), "sql")? {
             let mut command = Command::new(&psql);
-            command.args(["-Xq", "-v", "ON_ERROR_STOP=1", "-d", url.expose_secret(), "-f"]);
+            command.args(["-Xq", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1"]);
+            command.args(["-d", url.expose_secret(), "-f"]);
             command.arg(&file).env("PGOPTIONS", "-c client_min_messages=warning");
             if !workspace.signals.run(&mut command)?.success() {
                 bail!("{} does not run on an empty database", file.display());

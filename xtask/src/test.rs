@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::queries::{self, Warnings};
 use crate::services::Services;
@@ -20,7 +20,9 @@ const POSTGRES_USERS: [&str; 3] = ["sqlx", "testkit", "embedded"];
 const REDIS_USERS: [&str; 2] = ["redis", "testkit"];
 const BROWSER_USERS: [&str; 1] = ["fantoccini"];
 /// Packages whose tests read the site.
-const SITE_USERS: [&str; 2] = ["app", "weir"];
+const SITE_USERS: [&str; 3] = ["app", "weir", "end2end"];
+/// Packages whose tests run the program itself, which cargo does not build for them.
+const PROGRAM_USERS: [&str; 1] = ["end2end"];
 
 /// What the tests of a run need.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +31,14 @@ struct Needs {
     redis: bool,
     browser: bool,
     site: bool,
+    program: bool,
+}
+
+/// What a build takes a query's types from: `.sqlx`, or the migrated database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queries {
+    Cached,
+    Live,
 }
 
 /// Servers that run, and what the tests must know of them.
@@ -43,15 +53,20 @@ pub(crate) fn all(workspace: &Workspace, filter: &[String]) -> ExitCode {
     let mut steps = Steps::new(&workspace.signals);
     steps.step("format", || cargo(workspace, "fmt", &["--all", "--check"], "run `cargo fmt`"));
     steps.step("banned crates", || banned(&workspace.root.join("Cargo.lock")));
-    let needs = Needs { postgres: true, redis: true, browser: true, site: true };
+    // The program is built with the tests of its own package.
+    let needs = Needs { postgres: true, redis: true, browser: true, site: true, program: false };
     let stage = steps.step("servers", || Stage::set(workspace, needs));
     if let Some(stage) = stage {
         steps.step("site size", || site::check_size(&workspace.site()));
-        lints(&mut steps, workspace, stage.database.as_ref());
+        let cached = lints(&mut steps, workspace, stage.database.as_ref());
         let packages = ["--workspace", "--exclude", "xtask"].map(ToOwned::to_owned);
-        tests(&mut steps, "tests", workspace, stage.test(workspace, &packages), filter);
+        // Queries that `.sqlx` lacks have been counted as a failure; the tests can still be run.
+        let queries = if cached { Queries::Cached } else { Queries::Live };
+        let test = stage.test(workspace, &packages, queries);
+        tests(&mut steps, "tests", workspace, test, filter);
         let xtask = ["-p", "xtask"].map(ToOwned::to_owned);
-        tests(&mut steps, "tests of xtask", workspace, stage.test(workspace, &xtask), filter);
+        let test = stage.test(workspace, &xtask, Queries::Cached);
+        tests(&mut steps, "tests of xtask", workspace, test, filter);
         steps.step("stop the servers", || {
             drop(stage.services);
             Ok(())
@@ -71,11 +86,8 @@ pub(crate) fn some(workspace: &Workspace, names: &[String], filter: &[String]) -
     if let Some(stage) = stage {
         let chosen: Vec<String> =
             names.iter().flat_map(|name| ["-p".to_owned(), name.clone()]).collect();
-        let mut test = stage.test(workspace, &chosen);
-        if stage.database.is_some() {
-            // A query that is being written is checked at once; `.sqlx` need not have it yet.
-            test.env("SQLX_OFFLINE", "false");
-        }
+        // A query that is being written is checked at once; `.sqlx` need not have it yet.
+        let test = stage.test(workspace, &chosen, Queries::Live);
         tests(&mut steps, "tests", workspace, test, filter);
     }
     exit(steps)
@@ -88,11 +100,13 @@ fn exit(steps: Steps) -> ExitCode {
 impl Needs {
     fn of(packages: &[&Package]) -> Self {
         let any = |names: &[&str]| packages.iter().any(|package| package.needs(names));
+        let one_of = |names: &[&str]| packages.iter().any(|one| names.contains(&one.name.as_str()));
         Self {
             postgres: any(&POSTGRES_USERS),
             redis: any(&REDIS_USERS),
             browser: any(&BROWSER_USERS),
-            site: packages.iter().any(|package| SITE_USERS.contains(&package.name.as_str())),
+            site: one_of(&SITE_USERS),
+            program: one_of(&PROGRAM_USERS),
         }
     }
 }
@@ -118,25 +132,38 @@ impl Stage {
         if needs.site {
             variables.push(("WEIR_SITE_DIR", site::build(workspace)?.into()));
         }
+        if needs.program {
+            let mut build = workspace.cargo("build");
+            build.args(["--locked", "-p", "weir", "--bin", "weir"]).env("SQLX_OFFLINE", "false");
+            build.envs(database.as_ref().map(|url| ("DATABASE_URL", url.expose_secret())));
+            timed("build weir", || match workspace.signals.run(&mut build)?.success() {
+                true => Ok(()),
+                false => bail!("weir does not build"),
+            })?;
+        }
         Ok(Self { services, database, variables })
     }
 
-    fn test(&self, workspace: &Workspace, packages: &[String]) -> Command {
+    fn test(&self, workspace: &Workspace, packages: &[String], queries: Queries) -> Command {
         let mut cargo = workspace.cargo("test");
         cargo.args(["--locked", "--no-fail-fast"]).args(packages);
         cargo.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if queries == Queries::Live && self.database.is_some() {
+            cargo.env("SQLX_OFFLINE", "false");
+        }
         cargo
     }
 }
 
-fn lints(steps: &mut Steps, workspace: &Workspace, database: Option<&SecretString>) {
+/// Whether `.sqlx` holds what the database says.
+fn lints(steps: &mut Steps, workspace: &Workspace, database: Option<&SecretString>) -> bool {
     let answers = steps.step("lints and queries", || {
         let database = database.context("no database to ask")?;
         queries::ask(workspace, database, Warnings::Denied)
     });
-    if let Some(answers) = answers {
-        steps.step(".sqlx", || queries::compare(workspace, &answers));
-    }
+    let cached = answers
+        .and_then(|answers| steps.step(".sqlx", || queries::compare(workspace, &answers)))
+        .is_some();
     let denied = ["--", "-D", "warnings"];
     steps.step("lints of the wasm", || {
         let wasm = ["--locked", "-p", "app", "--lib", "--features", "hydrate"];
@@ -148,6 +175,7 @@ fn lints(steps: &mut Steps, workspace: &Workspace, database: Option<&SecretStrin
         let arguments = [&["--locked", "-p", "xtask", "--all-targets"][..], &denied].concat();
         cargo(workspace, "clippy", &arguments, "xtask does not pass the lints")
     });
+    cached
 }
 
 /// Runs the test programs, lets all that they say through, and counts.
@@ -242,6 +270,8 @@ mod tests_of_this {
         let ledger = Needs::of(&[&package("ledger", &["sqlx", "domain"])]);
         assert!(ledger.postgres && !ledger.redis);
         let weir = Needs::of(&[&package("weir", &["testkit", "fantoccini"])]);
-        assert!(weir.postgres && weir.redis && weir.browser && weir.site);
+        assert!(weir.postgres && weir.redis && weir.browser && weir.site && !weir.program);
+        let end2end = Needs::of(&[&package("end2end", &["testkit", "fantoccini"])]);
+        assert!(end2end.site && end2end.program);
     }
 }
