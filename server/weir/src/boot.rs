@@ -23,6 +23,7 @@ use crate::config::{Config, PublicUrl};
 use crate::deeds::Desk;
 use crate::failure::Failure;
 use crate::http::edge::Edge;
+use crate::http::health::Probe;
 use crate::http::site::Site;
 use crate::listen::{self, Limits, Stop};
 use crate::store::Store;
@@ -124,6 +125,7 @@ impl Running {
             site,
             desk,
             draining: AtomicBool::new(false),
+            probe: Probe::default(),
         });
 
         background.spawn(hear(weir.clone(), end_background.clone()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::id::{KeyId, TenantId};
 use serde_json::{Value, json};
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use tenants::api_key::{self, ApiKeySecret, NewKey};
 use tenants::audit::{self, NewEntry};
 use tenants::directory::{Changed, Directory};
@@ -69,6 +69,18 @@ impl Desk {
             // The change is made; the directory will hear of it from the database.
             tracing::warn!(%error, "a change shows a moment later");
         }
+    }
+
+    /// Writes a line about a change of the house's own, in the transaction of the change.
+    pub(crate) async fn note(
+        &self,
+        change: &mut PgConnection,
+        actor: Actor,
+        action: &str,
+        target: String,
+        detail: Value,
+    ) -> Result<(), TenantsError> {
+        audit::append(change, &self.entry(actor, action, target, None, detail)).await
     }
 
     pub(crate) fn entry(

@@ -15,6 +15,7 @@ use tenants::provider_key::Sealer;
 use crate::clock::Clock;
 use crate::config::{Config, PublicUrl};
 use crate::deeds::Desk;
+use crate::http::health::Probe;
 use crate::http::site::Site;
 use crate::last_used::LastUsed;
 use crate::throttle::Throttle;
@@ -55,6 +56,8 @@ pub struct Parts {
     pub desk: Desk,
     /// Whether the process is stopping.
     pub draining: AtomicBool,
+    /// What the database said last, for probes.
+    pub probe: Probe,
 }
 
 impl Weir {

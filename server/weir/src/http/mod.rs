@@ -9,7 +9,7 @@ pub mod error;
 mod form_cookie;
 mod forms;
 mod headers;
-mod health;
+pub mod health;
 mod pages;
 mod posted;
 mod proxy;

@@ -1,5 +1,7 @@
 //! A form as it was posted. What it says can only be had by showing that it came from our own page.
 
+use std::time::Duration;
+
 use app::routes::{self, error, field, query};
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
@@ -7,6 +9,7 @@ use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, Response, StatusCode, Uri};
 use secrecy::SecretString;
 use subtle::ConstantTimeEq;
+use tokio::time::timeout;
 
 use super::answer;
 use super::session::FormTokens;
@@ -14,6 +17,8 @@ use crate::weir::Weir;
 
 /// The largest form: a dozen short fields.
 const FORM_BYTES_MAX: usize = 64 * 1024;
+/// How long a form may take to arrive: a slow phone needs a second.
+const FORM_WAIT: Duration = Duration::from_secs(15);
 /// The most fields that are read.
 const FIELDS_MAX: usize = 32;
 /// Where browsers say whether a request comes from the same site.
@@ -80,7 +85,11 @@ impl FromRequest<Weir> for Posted {
             let text = "This route takes a form (application/x-www-form-urlencoded).";
             return Err(answer::sentence(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
-        let body = to_bytes(body, FORM_BYTES_MAX).await.map_err(|_| {
+        let Ok(body) = timeout(FORM_WAIT, to_bytes(body, FORM_BYTES_MAX)).await else {
+            let text = "This form took too long to arrive.";
+            return Err(answer::sentence(StatusCode::REQUEST_TIMEOUT, text));
+        };
+        let body = body.map_err(|_| {
             answer::sentence(StatusCode::PAYLOAD_TOO_LARGE, "This form is too large.")
         })?;
         let fields = Fields(decode(&body));

@@ -83,6 +83,15 @@ async fn a_catalogue_is_made_by_script_and_its_prices_lose_no_digit() {
     assert!(snapshot.model("gpt-5").is_some(), "the change does not show in this process");
     let (status, _) = weir.admin(Method::GET, "/models/999/prices", None).await;
     assert_eq!(status, 404);
+    let audited: Vec<String> = sqlx::query_scalar("select action from audit_log order by id")
+        .fetch_all(weir.pool())
+        .await
+        .unwrap();
+    assert_eq!(
+        audited,
+        ["provider.create", "model.create", "price.set"],
+        "refused ones left a line"
+    );
     weir.end().await;
 }
 

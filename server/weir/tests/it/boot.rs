@@ -125,6 +125,8 @@ async fn readiness_follows_the_database_and_says_nothing_secret() {
         .execute(weir.pool())
         .await
         .unwrap();
+    // An answer of the database holds for a second.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(weir.get("/readyz").await.status(), 503);
     assert_eq!(weir.get("/healthz").await.status(), 200, "the process itself lives");
     weir.end().await;

@@ -15,7 +15,17 @@ pub(crate) const ADMIN_TOKEN: &str = "weir_admin_0123456789abcdef0123456789abcde
 /// The password of everybody in tests.
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
+/// The owner of most tests.
+pub(crate) const ANA: &str = "ana@weir.example";
+
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
+
+/// A running Weir with an owner.
+pub(crate) async fn with_owner() -> TestWeir {
+    let weir = TestWeir::start().await;
+    weir.member(ANA, Role::Owner, None).await;
+    weir
+}
 
 /// A running Weir.
 pub(crate) struct TestWeir {

@@ -1,6 +1,8 @@
 //! What every question of the admin API has in common: who asks, how a body is read, how errors
 //! and pages are told.
 
+use std::time::Duration;
+
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::response::IntoResponse;
@@ -13,6 +15,7 @@ use limiter::LimiterError;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tenants::TenantsError;
+use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::deeds::Actor;
@@ -21,6 +24,8 @@ use crate::weir::Weir;
 
 /// The largest body: a plan with all its limits is a few kilobytes.
 const BODY_BYTES_MAX: usize = 256 * 1024;
+/// How long a body may take to arrive.
+const BODY_WAIT: Duration = Duration::from_secs(15);
 /// How many rows a page has when nobody says.
 const PAGE_ROWS: i64 = 100;
 /// When to come back after a store did not answer, in milliseconds.
@@ -122,7 +127,11 @@ impl<T: DeserializeOwned> FromRequest<Weir> for Said<T> {
         let problem = |code, message: String| {
             Problem(Box::new((request_id(&parts), Denial::new(code, message))))
         };
-        let body = to_bytes(body, BODY_BYTES_MAX).await.map_err(|_| {
+        let arriving = timeout(BODY_WAIT, to_bytes(body, BODY_BYTES_MAX)).await;
+        let body = arriving.map_err(|_| {
+            problem(Code::InvalidRequest, "the body took too long to arrive".to_owned())
+        })?;
+        let body = body.map_err(|_| {
             problem(Code::RequestTooLarge, format!("at most {BODY_BYTES_MAX} bytes are read"))
         })?;
         serde_json::from_slice(&body)

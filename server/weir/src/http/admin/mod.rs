@@ -13,6 +13,8 @@ mod prices;
 pub(super) mod providers;
 pub(super) mod tenants;
 
+use std::sync::LazyLock;
+
 use axum::Json;
 use utoipa::openapi::OpenApi as Document;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -71,7 +73,8 @@ pub fn openapi() -> Document {
     Api::openapi()
 }
 
-/// Answers with the document.
-pub(super) async fn document() -> Json<Document> {
-    Json(openapi())
+/// Answers with the document. It is made once: nothing in it changes while the process runs.
+pub(super) async fn document() -> Json<&'static Document> {
+    static DOCUMENT: LazyLock<Document> = LazyLock::new(openapi);
+    Json(&DOCUMENT)
 }

@@ -4,12 +4,13 @@ use axum::Json;
 use domain::id::{ModelId, ProviderId};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tenants::catalog::{self, NewModel, Route};
 use tenants::directory::Changed;
 use tenants::price::{self, NewPrice};
 use utoipa::ToSchema;
 
-use super::ask::{Ask, At, Page, Problem, Said, instant};
+use super::ask::{Ask, At, Page, Problem, Said, instant, rfc3339};
 use super::prices::{Price, PriceToSet, read, read_long};
 use crate::http::error::Code;
 
@@ -119,11 +120,13 @@ pub(in crate::http) async fn create(
         max_output_tokens: said.max_output_tokens,
     };
     let shown = new.clone();
-    let (routes, desk) = (wanted(said.routes.clone()), ask.weir.desk.clone());
+    let (routes, desk, actor) = (wanted(said.routes.clone()), ask.weir.desk.clone(), ask.actor());
     let deed = async move {
         let mut change = desk.pool.begin().await?;
         let id = catalog::insert_model(&mut *change, &new).await?;
         catalog::set_routes(&mut change, id, &routes).await?;
+        let detail = json!({ "name": new.name, "class": new.class });
+        desk.note(&mut change, actor, "model.create", format!("model/{id}"), detail).await?;
         change.commit().await?;
         desk.show(Changed::Catalog).await;
         Ok(id)
@@ -156,11 +159,13 @@ pub(in crate::http) async fn set_routes(
     Said(said): Said<Vec<ModelRoute>>,
 ) -> Result<Json<Page<ModelRoute>>, Problem> {
     known(&ask, ModelId(id)).await?;
-    let (routes, desk) = (wanted(said.clone()), ask.weir.desk.clone());
+    let (routes, desk, actor) = (wanted(said.clone()), ask.weir.desk.clone(), ask.actor());
+    let detail = json!({ "routes": said });
     let deed = async move {
-        let mut connection = desk.pool.acquire().await?;
-        catalog::set_routes(&mut connection, ModelId(id), &routes).await?;
-        drop(connection);
+        let mut change = desk.pool.begin().await?;
+        catalog::set_routes(&mut change, ModelId(id), &routes).await?;
+        desk.note(&mut change, actor, "model.routes", format!("model/{id}"), detail).await?;
+        change.commit().await?;
         desk.show(Changed::Catalog).await;
         Ok(())
     };
@@ -210,8 +215,18 @@ pub(in crate::http) async fn add_price(
         long_context: read_long(&ask, said.long_context.as_ref())?,
         source: said.source.unwrap_or_else(|| "admin API".to_owned()),
     };
-    let made = price::insert(&ask.weir.pool, &new).await.map_err(|e| ask.of_tenants(e))?;
-    ask.weir.desk.show(Changed::Catalog).await;
+    let detail = json!({ "effective_from": rfc3339(effective_from), "source": new.source,
+                         "prices": said.prices, "long_context": said.long_context });
+    let (desk, actor) = (ask.weir.desk.clone(), ask.actor());
+    let deed = async move {
+        let mut change = desk.pool.begin().await?;
+        let made = price::insert(&mut *change, &new).await?;
+        desk.note(&mut change, actor, "price.set", format!("model/{id}"), detail).await?;
+        change.commit().await?;
+        desk.show(Changed::Catalog).await;
+        Ok(made)
+    };
+    let made = ask.weir.desk.run(deed).await.map_err(|e| ask.of_tenants(e))?;
     let rows = price::list(&ask.weir.pool, ModelId(id)).await.map_err(|e| ask.of_tenants(e))?;
     let row = rows.into_iter().find(|row| row.card.price_id == made);
     let row = row.ok_or_else(|| ask.problem(Code::Internal, Code::Internal.sentence()))?;

@@ -6,7 +6,7 @@ use domain::money::Nanos;
 use domain::plan::{DenyMode, LimitRule, ModelAccess, Plan as DomainPlan};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenants::directory::Changed;
 use tenants::plan::{self, NewPlan};
 use utoipa::ToSchema;
@@ -116,9 +116,17 @@ pub(in crate::http) async fn create(
         deny_mode: said.deny_mode,
         request_fee: Nanos(said.request_fee_nanos),
     };
-    let pool = &ask.weir.pool;
-    let id = plan::insert_version(pool, &new).await.map_err(|e| ask.of_tenants(e))?;
-    ask.weir.desk.show(Changed::Plan(id)).await;
-    let made = plan::find(pool, id).await.map_err(|e| ask.of_tenants(e))?;
+    let (desk, actor) = (ask.weir.desk.clone(), ask.actor());
+    let deed = async move {
+        let mut change = desk.pool.begin().await?;
+        let id = plan::insert_version(&mut *change, &new).await?;
+        let made = plan::find(&mut *change, id).await?;
+        let detail = json!({ "name": made.name, "version": made.version });
+        desk.note(&mut change, actor, "plan.create", format!("plan/{id}"), detail).await?;
+        change.commit().await?;
+        desk.show(Changed::Plan(id)).await;
+        Ok(made)
+    };
+    let made = ask.weir.desk.run(deed).await.map_err(|e| ask.of_tenants(e))?;
     Ok((StatusCode::CREATED, Json(Plan::from(made))))
 }

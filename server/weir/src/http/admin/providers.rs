@@ -6,6 +6,7 @@ use domain::usage::Dialect;
 use http::StatusCode;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tenants::catalog::{self, NewProvider, OnDisconnect, Timeouts};
 use tenants::directory::Changed;
 use utoipa::ToSchema;
@@ -121,12 +122,15 @@ pub(in crate::http) async fn create(
     let (name, base_url) = (said.name, said.base_url);
     let new = NewProvider { name, dialect, base_url, timeouts, on_disconnect };
     let credential = said.credential.map(SecretString::from);
-    let (desk, sealer) = (ask.weir.desk.clone(), ask.weir.sealer.clone());
+    let (desk, sealer, actor) = (ask.weir.desk.clone(), ask.weir.sealer.clone(), ask.actor());
     let deed = async move {
-        let mut connection = desk.pool.acquire().await?;
+        let mut change = desk.pool.begin().await?;
         let made =
-            catalog::insert_provider(&mut connection, &sealer, &new, credential.as_ref()).await?;
-        drop(connection);
+            catalog::insert_provider(&mut change, &sealer, &new, credential.as_ref()).await?;
+        let detail = json!({ "name": new.name, "base_url": new.base_url });
+        let target = format!("provider/{made}");
+        desk.note(&mut change, actor, "provider.create", target, detail).await?;
+        change.commit().await?;
         desk.show(Changed::Catalog).await;
         Ok(made)
     };
@@ -149,11 +153,19 @@ pub(in crate::http) async fn credential(
     Said(said): Said<Credential>,
 ) -> Result<Json<Provider>, Problem> {
     let credential = said.credential.map(SecretString::from);
-    let (pool, sealer) = (&ask.weir.pool, &ask.weir.sealer);
-    catalog::set_credential(pool, sealer, ProviderId(id), credential.as_ref())
-        .await
-        .map_err(|e| ask.of_tenants(e))?;
-    ask.weir.desk.show(Changed::Catalog).await;
+    let (desk, sealer, actor) = (ask.weir.desk.clone(), ask.weir.sealer.clone(), ask.actor());
+    let deed = async move {
+        let mut change = desk.pool.begin().await?;
+        let provider = ProviderId(id);
+        catalog::set_credential(&mut *change, &sealer, provider, credential.as_ref()).await?;
+        let detail = json!({ "set": credential.is_some() });
+        let target = format!("provider/{id}");
+        desk.note(&mut change, actor, "provider.credential", target, detail).await?;
+        change.commit().await?;
+        desk.show(Changed::Catalog).await;
+        Ok(())
+    };
+    ask.weir.desk.run(deed).await.map_err(|e| ask.of_tenants(e))?;
     Ok(Json(find(&ask, ProviderId(id)).await?))
 }
 

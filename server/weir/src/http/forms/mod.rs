@@ -13,10 +13,13 @@ use tenants::TenantsError;
 
 use super::answer;
 
+/// The longest text that is given back to its form: an address of mail has 254 characters.
+const KEPT_BYTES_MAX: usize = 1_000;
+
 /// Back to the form, which says why.
 fn refuse(form: &str, code: &str, kept: &[(&str, &str)]) -> Response<Body> {
     let mut pairs = vec![(query::ERROR, code)];
-    pairs.extend_from_slice(kept);
+    pairs.extend(kept.iter().filter(|(_, text)| text.len() <= KEPT_BYTES_MAX));
     answer::see(&with_query(form, &pairs))
 }
 
