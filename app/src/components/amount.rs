@@ -67,9 +67,10 @@ pub(crate) fn instant_ago(at_ms: Option<i64>, zone: &str, now_ms: i64, never: &s
         return view! { <span class="muted">{never.to_owned()}</span> }.into_any();
     };
     view! {
-        {instant(at_ms, zone, now_ms)}
-        " "
-        <span class="muted">{words::ago(at_ms, now_ms)}</span>
+        <span>
+            {instant(at_ms, zone, now_ms)} " "
+            <span class="muted nowrap">{words::ago(at_ms, now_ms)}</span>
+        </span>
     }
     .into_any()
 }

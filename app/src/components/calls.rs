@@ -12,7 +12,7 @@ pub(crate) fn table(panel: &CallsPanel) -> AnyView {
     let rows = panel.rows.iter().map(|row| call_row(row, panel)).collect_view();
     view! {
         <div class="table-wrap">
-            <table class="cards" data-testid="calls-table">
+            <table class="cards dense calls" data-testid="calls-table">
                 <caption class="visually-hidden">
                     {format!("Newest calls; times in {}", panel.zone)}
                 </caption>

@@ -74,8 +74,8 @@ fn key_row(row: &KeyRow, panel: &KeysPanel, revoke_in: Option<&str>) -> AnyView 
             <td data-label="Key" class="full">
                 <code class="id">{row.masked.clone()}</code>
             </td>
-            <td data-label="Status">{status::key(row.status)}</td>
-            <td data-label="Created">{day(row.created_ms, zone)}</td>
+            <td data-label="Status" class="full">{status::key(row.status)}</td>
+            <td data-label="Created" class="full">{day(row.created_ms, zone)}</td>
             <td data-label="Last used" class="full" data-testid="key-last-used">
                 {instant_ago(row.last_used_ms, zone, now_ms, "never")}
             </td>

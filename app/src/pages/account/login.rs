@@ -79,8 +79,8 @@ fn form(asked: &Query, setup_needed: bool) -> AnyView {
             <button class="button primary wide" data-testid="sign-in">"Sign in"</button>
         </form>
         <p class="muted small">
-            "Forgotten the password? Whoever runs this server sets a new one with "
-            <code>"weir user"</code> "."
+            "Forgotten the password? Whoever runs this server can make a new user with "
+            <code>"weir user create"</code> "."
         </p>
     }
     .into_any()

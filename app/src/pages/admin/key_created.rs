@@ -76,7 +76,6 @@ fn shown_once(page: &KeyPage, new_key: &NewKey, gateway: &str) -> AnyView {
             </div>
         </section>
         {commands(gateway, &new_key.models)}
-        <CopyButtons/>
         <p class="actions">
             <a
                 class="button primary"
@@ -86,6 +85,7 @@ fn shown_once(page: &KeyPage, new_key: &NewKey, gateway: &str) -> AnyView {
                 "I have stored it"
             </a>
         </p>
+        <CopyButtons/>
     }
     .into_any()
 }

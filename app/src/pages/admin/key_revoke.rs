@@ -96,7 +96,7 @@ fn question(page: &KeyPage, asked: &Asked) -> AnyView {
                 {csrf_field()}
                 <div class="field">
                     <label for="confirm">
-                        "Type the key’s name, " <strong>{name}</strong> ", to confirm"
+                        "Type the key’s name, " <code>{name}</code> ", to confirm"
                     </label>
                     <input
                         id="confirm"

@@ -273,7 +273,7 @@ fn tenant_row(row: &TenantRow, page: &TenantsPage) -> AnyView {
             <td data-label="Used" class="right">
                 {budget::percent(taken_nanos, row.cap_nanos)}
             </td>
-            <td data-label="Requests 24 h" class="right">
+            <td data-label="Requests" class="right">
                 {compact(row.requests_24h)}
             </td>
             <td data-label="Failed" class="right">
