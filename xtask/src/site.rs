@@ -3,13 +3,11 @@
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use brotli::enc::BrotliEncoderParams;
 use wasm_bindgen_cli_support::Bindgen;
 
-use crate::command::on_path;
 use crate::services::files_in;
 use crate::setup;
 use crate::steps::timed;
@@ -20,6 +18,10 @@ const PROFILE: &str = "wasm-release";
 const TARGET: &str = "wasm32-unknown-unknown";
 /// Leptos asks for `weir.js`, `weir_bg.wasm` and `weir.css`.
 const NAME: &str = "weir";
+/// Counts up when these steps change, so that a site made by older ones is made anew.
+///
+/// There is no wasm-opt among them: Debian's writes the table of references under the wrong index, and no island wakes up.
+const STEPS: u32 = 2;
 /// What a first visit may download before the islands live; the pages work without.
 const WASM_COMPRESSED_BYTES_MAX: u64 = 60_000;
 
@@ -31,7 +33,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
         let raw = compile(workspace)?;
         let site = workspace.site();
         let pkg = site.join("pkg");
-        bind(workspace, &own, &raw, &pkg)?;
+        bind(&own, &raw, &pkg)?;
         style(&workspace.root.join("style"), &site)?;
         let wasm = pkg.join(format!("{NAME}_bg.wasm"));
         println!("    wasm {} B, compressed {} B", size(&wasm)?, size(&compressed(&wasm))?);
@@ -59,10 +61,9 @@ fn compile(workspace: &Workspace) -> Result<PathBuf> {
 }
 
 /// Makes the browser's script and wasm of cargo's; nothing when that is the same as the last time.
-fn bind(workspace: &Workspace, own: &Path, raw: &Path, pkg: &Path) -> Result<()> {
+fn bind(own: &Path, raw: &Path, pkg: &Path) -> Result<()> {
     let bytes = fs::read(raw).with_context(|| format!("no {}", raw.display()))?;
-    let optimiser = on_path("wasm-opt");
-    let stamp = stamp(&bytes, optimiser.is_some());
+    let stamp = stamp(&bytes);
     let stamp_file = own.join("site.stamp");
     let known = fs::read_to_string(&stamp_file).is_ok_and(|last| last == stamp);
     if known && compressed(&pkg.join(format!("{NAME}_bg.wasm"))).is_file() {
@@ -78,25 +79,9 @@ fn bind(workspace: &Workspace, own: &Path, raw: &Path, pkg: &Path) -> Result<()>
     bindgen.input_bytes(NAME, bytes).web(true)?.typescript(false);
     bindgen.remove_name_section(true).remove_producers_section(true);
     bindgen.omit_default_module_path(true).generate(&made)?;
-    if let Some(optimiser) = optimiser {
-        optimise(workspace, &optimiser, &made.join(format!("{NAME}_bg.wasm")));
-    }
     put_all(&made, pkg)?;
     fs::write(&stamp_file, stamp)?;
     Ok(())
-}
-
-/// Shrinks the wasm by two in a hundred; where that fails, for an old optimiser does not know newer
-/// instructions, the larger one serves.
-fn optimise(workspace: &Workspace, optimiser: &Path, wasm: &Path) {
-    let smaller = wasm.with_extension("opt");
-    let mut command = Command::new(optimiser);
-    command.arg("-Oz").arg(wasm).arg("-o").arg(&smaller);
-    let done = workspace.signals.run(&mut command);
-    if !done.is_ok_and(|status| status.success()) || fs::rename(&smaller, wasm).is_err() {
-        let _ = fs::remove_file(&smaller);
-        println!("    wasm-opt failed: the wasm stays as it is");
-    }
 }
 
 /// The style sheets in the order of their names as one, and beside it the other files as they are.
@@ -153,9 +138,9 @@ fn size(path: &Path) -> Result<u64> {
     Ok(fs::metadata(path).with_context(|| format!("no {}", path.display()))?.len())
 }
 
-fn stamp(wasm: &[u8], optimised: bool) -> String {
+fn stamp(wasm: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
-    (wasm, optimised).hash(&mut hasher);
+    (wasm, STEPS).hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
