@@ -6,6 +6,8 @@
 
 #[path = "../tests/it/fake.rs"]
 mod fake;
+#[path = "../tests/it/made_up.rs"]
+mod made_up;
 #[path = "../tests/it/site.rs"]
 mod site;
 

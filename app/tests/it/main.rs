@@ -6,6 +6,7 @@ mod every_page;
 mod fake;
 mod golden;
 mod keys;
+mod made_up;
 mod overview;
 mod palette;
 mod sign_in;
