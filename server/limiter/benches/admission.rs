@@ -34,7 +34,7 @@ fn ask(number: u64, tenant: i64) -> Ask {
         window(RollingWindow::FiveHours),
         window(RollingWindow::Week),
         LimitRule::Month { metric: Metric::Cost, limit: 1 << 50, overage_bps: 500, anchor_day: 1 },
-        LimitRule::Lease { limit: 1_000 },
+        LimitRule::Lease { limit: 1 << 40 },
     ];
     let meter = |rule| Meter { scope: Scope::Tenant, scope_id: tenant, rule };
     Ask {

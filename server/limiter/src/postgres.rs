@@ -39,12 +39,14 @@ const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// What every session of the engine is set to.
 ///
-/// Its statements are few, run all the time and find every row by its key. The tables are small and quick to
-/// change: a plan made while one is empty would read all of it when it is full, and planning takes longer than
-/// running. Holds and counters can be rebuilt, so nobody waits for the disk; a statement that waits this long for
+/// Its statements are few, run all the time and find every row by its key. The tables are quick to grow: a plan that
+/// reads all of one because it is small would still do so when it is large, and planning takes longer than running. Holds and counters can be rebuilt, so nobody waits for the disk; a statement that waits this long for
 /// its tenant's lock gives its connection back.
-const SESSION: [(&str, &str); 6] = [
+const SESSION: [(&str, &str); 9] = [
     ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("enable_material", "off"),
     ("plan_cache_mode", "force_generic_plan"),
     ("jit", "off"),
     ("synchronous_commit", "off"),

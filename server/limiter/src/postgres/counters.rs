@@ -169,15 +169,19 @@ async fn rows(
            left join unnest($4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[],
                             $10::bigint[])
                 with ordinality as m (owner, scope, scope_id, meter, period, first, last, ord) on true
-           left join meter_states s on s.tenant_id = m.owner and s.scope = m.scope and s.scope_id = m.scope_id
-                and s.meter = m.meter and s.period_start_ms = m.period
            left join lateral (
-               select array_agg(slice_start_ms order by slice_start_ms) as starts,
-                      array_agg(used order by slice_start_ms) as used
-               from meter_slices l
-               where m.first <= m.last and l.tenant_id = m.owner and l.scope = m.scope
-                 and l.scope_id = m.scope_id and l.meter = m.meter
-                 and l.slice_start_ms between m.first and m.last) u on true
+               select level_micro, level_at_ms, held from meter_states s
+               where s.tenant_id = m.owner and s.scope = m.scope and s.scope_id = m.scope_id
+                 and s.meter = m.meter and s.period_start_ms = m.period
+               offset 0) s on true
+           left join lateral (
+               -- Oldest first, as the index has them.
+               select array_agg(l.slice_start_ms) as starts, array_agg(l.used) as used
+               from (select slice_start_ms, used from meter_slices l
+                     where m.first <= m.last and l.tenant_id = m.owner and l.scope = m.scope
+                       and l.scope_id = m.scope_id and l.meter = m.meter
+                       and l.slice_start_ms between m.first and m.last
+                     order by slice_start_ms) l) u on true
            order by m.ord"#,
         tenant_id.0,
         now.0,

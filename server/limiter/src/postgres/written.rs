@@ -49,8 +49,12 @@ pub(super) async fn settle(
                   + e.output + e.reasoning + e.output_audio + e.output_image as "tokens!"
            from (select request_id, takes, timestamptz 'epoch' + admitted_ms * interval '1 millisecond' as admitted_at
                  from holds where tenant_id = $1 order by expires_ms limit $2) h
-           -- Both columns of the key: the instant says which partition it is.
-           join usage_events e on e.request_id = h.request_id and e.admitted_at = h.admitted_at"#,
+           -- By the key, whose instant says which partition it is. Either index serves, so that no plan that was made
+           -- while a partition was empty reads all of it later.
+           cross join lateral (
+               select * from usage_events u
+               where u.request_id = h.request_id and u.admitted_at = h.admitted_at and u.tenant_id = $1
+               offset 0) e"#,
         tenant_id.0,
         AT_REFUSAL,
     )
