@@ -1,5 +1,7 @@
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
+use crate::money::Nanos;
 
 const NOW: UnixMs = UnixMs(1_795_953_600_000);
 
