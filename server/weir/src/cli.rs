@@ -16,7 +16,7 @@ use crate::logging;
 /// The version, with the commit where the build was told it, and the schema it needs.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let version = env!("CARGO_PKG_VERSION");
-    let commit = option_env!("WEIR_BUILD_COMMIT").unwrap_or("unknown commit");
+    let commit = option_env!("WEIR_CI_COMMIT").unwrap_or("unknown commit");
     format!("{version} ({commit}, schema {})", database::newest())
 });
 

@@ -163,6 +163,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_job_that_another_process_is_at_is_left_alone() {
+        let database = testkit::database().await;
+        let (here, there) = (&database.pool, database.another_pool());
+        let mut other = there.begin().await.unwrap();
+        sqlx::query("select pg_advisory_xact_lock($1)")
+            .bind(LOCKS)
+            .execute(&mut *other)
+            .await
+            .unwrap();
+        assert_eq!(alone(here, LOCKS, async { Ok(1) }).await.unwrap(), None);
+        assert_eq!(alone(here, LOCKS + 1, async { Ok(1) }).await.unwrap(), Some(1));
+        other.rollback().await.unwrap();
+        assert_eq!(alone(here, LOCKS, async { Ok(1) }).await.unwrap(), Some(1));
+        // A failed run gives the lock back as well.
+        assert!(alone(here, LOCKS, async { anyhow::bail!("no") }).await.is_err());
+        assert_eq!(alone(here, LOCKS, async { Ok(1) }).await.unwrap(), Some(1));
+    }
+
+    #[tokio::test]
     async fn work_in_portions_ends_when_nothing_is_left_or_it_is_enough() {
         let mut left = 5_u64;
         let rows = portions(|| {

@@ -81,11 +81,6 @@ impl Store {
 
 fn start(data_dir: &Path, bin: Option<&Path>) -> Result<Store, EmbeddedError> {
     let binaries = Binaries::find(bin)?;
-    tracing::info!(
-        major = binaries.major(),
-        folder = %data_dir.display(),
-        "starting the embedded database"
-    );
     let options =
         Options { data_dir: data_dir.join(FOLDER), binaries, durability: Durability::Kept };
     let cluster = Cluster::start(options)?;

@@ -43,8 +43,12 @@ impl Args for Flags {
                 "" => String::new(),
                 default => format!(" [default: {default}]"),
             };
-            let file = if setting.secret { "_FILE" } else { "" };
-            let help = format!("{} [env: {}{file}]{default}", setting.help, setting.env);
+            let env = setting.env;
+            let help = if setting.secret {
+                format!("A file that holds it. {} [env: {env} or {env}_FILE]", setting.help)
+            } else {
+                format!("{} [env: {env}]{default}", setting.help)
+            };
             command = command.arg(
                 Arg::new(setting.flag)
                     .long(setting.flag)

@@ -44,8 +44,9 @@ impl Setting {
 pub(super) const PORT: &str = "PORT";
 /// The variable that names the settings file.
 pub(super) const CONFIG_FILE: &str = "WEIR_CONFIG";
-/// Variables of the build and test tools beside Weir, which may stand in the same environment.
-pub(super) const TOOL_PREFIXES: [&str; 3] = ["WEIR_CI_", "WEIR_XTASK_", "WEIR_FORCE_"];
+/// Variables of the build and test tools beside Weir, which may stand in the same environment. One
+/// that is nearly a setting is taken for a slip all the same.
+pub(super) const TOOL_PREFIXES: [&str; 3] = ["WEIR_CI_", "WEIR_XTASK_", "WEIR_TEST_"];
 
 pub(super) static BIND: Setting = Setting::plain(
     "bind",

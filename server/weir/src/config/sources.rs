@@ -222,13 +222,14 @@ fn unknown_variables(environment: &Environment, problems: &mut Vec<String>) {
     }
     let ours = environment.names().filter(|name| name.starts_with("WEIR_"));
     for name in ours.filter(|name| !known.iter().any(|known| known == name)) {
-        if TOOL_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-            continue;
-        }
         // WEIR_DATABASE_URL is meant for DATABASE_URL, however many letters that drops.
         let without_prefix = name.strip_prefix("WEIR_").unwrap_or(name);
         let exact = known.iter().find(|known| *known == without_prefix).map(String::as_str);
-        let hint = did_you_mean(exact.or_else(|| nearest(name, known.iter().map(String::as_str))));
+        let meant = exact.or_else(|| nearest(name, known.iter().map(String::as_str)));
+        if meant.is_none() && TOOL_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+            continue;
+        }
+        let hint = did_you_mean(meant);
         problems.push(format!("environment: unknown variable {name}{hint}"));
     }
 }

@@ -63,7 +63,10 @@ fn an_unknown_variable_is_refused_with_a_suggestion() {
     assert!(said.contains("unknown variable WEIR_BNID; did you mean `WEIR_BIND`?"), "{said}");
     let said = problem(&[("WEIR_DATABASE_URL", "postgres://x")]);
     assert!(said.contains("did you mean `DATABASE_URL`?"), "{said}");
-    assert!(load(&[("WEIR_CI_CACHE", "/x")]).is_ok(), "the tools' own variables are left alone");
+    let tools = [("WEIR_CI_CACHE", "/x"), ("WEIR_TEST_DATABASE_URL", "postgres://x")];
+    assert!(load(&tools).is_ok(), "the tools' own variables are left alone");
+    let said = problem(&[("WEIR_TEST_CLOK", "1")]);
+    assert!(said.contains("did you mean `WEIR_TEST_CLOCK`?"), "{said}");
 }
 
 #[test]

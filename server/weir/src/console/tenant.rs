@@ -3,17 +3,13 @@
 use std::sync::Arc;
 
 use app::views::{Budget, Month, TenantPage, TenantStatus as Shown};
-use ledger::report::activity;
+use ledger::report::last_calls;
 use tenants::directory::Snapshot;
 use tenants::tenant::{Tenant, TenantStatus};
 
 use super::Fault;
-use super::mix::last_hours;
 use super::spend::{FULL_PERMILLE, NEARLY_PERMILLE, Spent, of_tenants};
 use crate::weir::Weir;
-
-/// How far back the last call is looked for.
-pub(super) const LAST_CALL_HOURS: i64 = 90 * 24;
 
 /// How a tenant stands: the gravest that fits.
 pub(super) fn standing(spent: &Spent) -> Shown {
@@ -42,9 +38,7 @@ pub(super) async fn page(
         let running = of_tenants(weir, snapshot, vec![Arc::clone(tenant)], None).await?.pop();
         running.as_ref().map_or(Shown::Active, standing)
     };
-    let (from, to) = last_hours(now, LAST_CALL_HOURS);
-    let active = activity(&weir.pool, from, to).await?;
-    let last = active.into_iter().find(|row| row.tenant_id == tenant.id);
+    let last = last_calls(&weir.pool, &[tenant.id]).await?;
     Ok(TenantPage {
         slug: tenant.slug.clone(),
         name: tenant.name.clone(),
@@ -52,7 +46,7 @@ pub(super) async fn page(
         status,
         zone: tenant.time_zone.clone(),
         created_ms: tenant.created_at.0,
-        last_request_ms: last.map(|row| row.last_slot.0),
+        last_request_ms: last.first().map(|(_, at)| at.0),
         as_of_ms: now.0,
         budget: Budget {
             month: spent.month.month,

@@ -8,8 +8,8 @@ use app::views::{
     StatusCounts, TenantColumn, TenantFilter, TenantRow, TenantStatus as Shown, TenantsPage,
 };
 use domain::id::TenantId;
-use domain::window::Zone;
-use ledger::report::{TenantActivity, activity};
+use domain::window::{UnixMs, Zone};
+use ledger::report::{TenantActivity, activity, last_calls};
 use sqlx::PgPool;
 use tenants::MAX_PAGE;
 use tenants::api_key;
@@ -17,7 +17,7 @@ use tenants::api_key;
 use super::mix::last_hours;
 use super::months::month;
 use super::spend::{Spent, of_tenants};
-use super::tenant::{LAST_CALL_HOURS, standing};
+use super::tenant::standing;
 use super::{Fault, HOUSE_ZONE};
 use crate::weir::Weir;
 
@@ -38,14 +38,14 @@ pub(super) async fn page(weir: &Weir, filter: &TenantFilter) -> Result<TenantsPa
     let spent = of_tenants(weir, &snapshot, all, None).await?;
     let (from, to) = last_hours(now, 24);
     let day = by_tenant(activity(&weir.pool, from, to).await?);
-    let (from, to) = last_hours(now, LAST_CALL_HOURS);
-    let ever = by_tenant(activity(&weir.pool, from, to).await?);
+    let ids: Vec<TenantId> = spent.iter().map(|spent| spent.tenant.id).collect();
+    let last: HashMap<_, _> = last_calls(&weir.pool, &ids).await?.into_iter().collect();
 
     let counts = counts(&spent);
     let mut rows: Vec<TenantRow> = spent
         .iter()
         .filter(|spent| passes(spent, filter, &by_key))
-        .map(|spent| row(spent, &day, &ever))
+        .map(|spent| row(spent, &day, &last))
         .collect();
     rows.sort_by(|a, b| {
         let by_column = compare(a, b, filter.sort.column);
@@ -132,7 +132,7 @@ fn passes(spent: &Spent, filter: &TenantFilter, by_key: &HashSet<TenantId>) -> b
 fn row(
     spent: &Spent,
     day: &HashMap<TenantId, TenantActivity>,
-    ever: &HashMap<TenantId, TenantActivity>,
+    last: &HashMap<TenantId, UnixMs>,
 ) -> TenantRow {
     let tenant = Arc::clone(&spent.tenant);
     let today = day.get(&tenant.id);
@@ -146,7 +146,7 @@ fn row(
         cap_nanos: spent.caps.cap_nanos,
         requests_24h: today.map_or(0, |row| row.requests),
         failed_24h: today.map_or(0, |row| row.failed),
-        last_request_ms: ever.get(&tenant.id).map(|row| row.last_slot.0),
+        last_request_ms: last.get(&tenant.id).map(|at| at.0),
         created_ms: tenant.created_at.0,
     }
 }

@@ -123,7 +123,7 @@ async fn events_are_found_by_filter_by_id_and_page_by_page() {
 
     let id = ids(&list("&model=claude-5").await).remove(0);
     let (_, found) = weir.admin(Method::GET, &format!("/events?request_id={id}"), None).await;
-    assert_eq!(ids(&found), [id.clone()]);
+    assert_eq!(ids(&found), std::slice::from_ref(&id));
     let elsewhere = format!("/events?request_id={id}&tenant_id={}", tenant + 1);
     assert_eq!(count(&weir.admin(Method::GET, &elsewhere, None).await.1), 0);
     let (status, event) = weir.admin(Method::GET, &format!("/events/{id}"), None).await;

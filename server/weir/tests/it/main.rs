@@ -7,6 +7,7 @@ mod boot;
 mod browser;
 mod console;
 mod demo;
+mod drain;
 mod figures;
 mod house;
 mod listen;

@@ -142,6 +142,11 @@ impl TestWeir {
 
     /// Stops it in good order and makes sure that nothing is left open.
     pub(crate) async fn end(self) {
+        drop(self.stop().await);
+    }
+
+    /// The same, and keeps the database to look into.
+    pub(crate) async fn stop(self) -> TestDatabase {
         let Self { running, database, folder, .. } = self;
         running.stop().await.unwrap_or_else(|failure| panic!("{failure}"));
         let holds: i64 = sqlx::query_scalar("select count(*) from holds")
@@ -150,5 +155,6 @@ impl TestWeir {
             .unwrap();
         assert_eq!(holds, 0, "a hold is left open");
         let _ = std::fs::remove_dir_all(folder);
+        database
     }
 }
