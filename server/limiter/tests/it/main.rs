@@ -5,6 +5,7 @@
 mod budget;
 mod expiry;
 mod fixture;
+mod gone;
 mod hold;
 mod model;
 mod random_walk;
