@@ -10,4 +10,4 @@ pub use events::{
 pub use spend::{
     DaySpend, KeySpend, TenantPeriod, TenantSpend, key_spend, spend_by_tenant, tenant_days,
 };
-pub use traffic::{ModelMix, TenantActivity, Totals, activity, model_mix, totals};
+pub use traffic::{ModelMix, TenantActivity, Totals, activity, last_calls, model_mix, totals};

@@ -187,7 +187,7 @@ fn attention(panel: &SpendPanel) -> AnyView {
         return view! {
             <p class="attention clear" data-testid="all-clear">
                 {icon(Icon::Check)}
-                {format!("No tenant is over 80 % of its cap, of {} checked.", words::count(panel.tenants))}
+                {format!("No tenant is over 80 % of its cap. {} checked.", words::plural(panel.tenants, "tenant", "tenants"))}
             </p>
         }
         .into_any();

@@ -80,7 +80,7 @@ fn figures(panel: &SpendPanel, view: View) -> AnyView {
         <div class="panel-foot">
             {budget::legend()}
             <a href=routes::ADMIN_TENANTS data-testid="all-tenants">
-                {format!("All {}", words::plural(panel.tenants, "tenant", "tenants"))}
+                {format!("All tenants ({})", words::count(panel.tenants))}
             </a>
         </div>
     }
