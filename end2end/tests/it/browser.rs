@@ -113,7 +113,7 @@ async fn create_key(browser: &Browser, origin: &str) -> String {
 /// Calls with the new key, in each dialect; gives what that was charged.
 async fn spend(world: &World, secret: &str) -> i64 {
     for (model, name) in [("openai-flash", "one"), ("openai-think", "two")] {
-        let script = format!("id={name};tokens_in=40000;tokens_out=900;reasoning=300");
+        let script = format!("id={name};tokens_in=40000;cached=10000;tokens_out=60;reasoning=25");
         let (status, body) = world.chat(secret, model, name, &script).await;
         assert_eq!(status, 200, "{body}");
     }
@@ -203,6 +203,7 @@ const TIP: &str = "const tip = [...document.querySelectorAll('.tip')].find(e => 
 async fn same_without_scripts(world: &World, charge: i64) {
     let browser = Browser::start().await;
     browser.devtools("Emulation.setScriptExecutionDisabled", json!({"value": true})).await;
+    browser.resize(1_280, 900).await;
     let origin = world.weir.url("");
     browser.open(&format!("{origin}/admin")).await;
     arrives(&browser, &["/login"]).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::storm::books;
-use crate::wait::until;
+use crate::wait::{alone, until};
 use crate::weir_process::Weir;
 use crate::world::{Tenant, World, month_cost};
 
@@ -24,12 +24,14 @@ const WRITTEN: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_thousand_calls_at_once_on_a_budget_for_ten_ten_pass() {
+    let _alone = alone().await;
     let world = World::start().await;
     exactly_ten_pass(&world, &[&world.weir]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_processes_on_one_database_admit_ten_together() {
+    let _alone = alone().await;
     let world = World::start().await;
     let (second, third) = (world.another_weir().await, world.another_weir().await);
     exactly_ten_pass(&world, &[&world.weir, &second, &third]).await;

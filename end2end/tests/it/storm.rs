@@ -15,7 +15,7 @@ use self::calls::{Call, Fault, Leaves};
 use self::client::Answer;
 use crate::environment;
 use crate::say::say;
-use crate::wait::until;
+use crate::wait::{alone, until};
 use crate::world::{
     Tenant, World, concurrency, month_cost, month_requests, prices, rate, tokens_5h, week_cost,
 };
@@ -35,6 +35,7 @@ const MARKUP_BPS: i64 = 1_550;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_two_thousand_mixed_calls_journal_events_ledger_slices_and_rollups_are_one_account() {
+    let _alone = alone().await;
     let seed = environment::seed();
     say(&format!("storm: WEIR_TEST_SEED={seed}"));
     let mut world = World::start().await;

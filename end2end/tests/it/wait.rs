@@ -2,8 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::sync::{Mutex, MutexGuard};
+
 /// How often a waiting loop looks again.
 const POLL: Duration = Duration::from_millis(20);
+
+/// Held by a test that keeps every core busy: two of them at once would measure each other's patience.
+static HEAVY: Mutex<()> = Mutex::const_new(());
+
+/// Waits until no other heavy test runs.
+pub(crate) async fn alone() -> MutexGuard<'static, ()> {
+    HEAVY.lock().await
+}
 
 /// Looks until there is something to see, and gives it.
 ///

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::driver::{Browser, Said};
+use super::driver::{Browser, PAGE, Said};
+use crate::wait::until;
 
 /// A desk and a phone, in CSS pixels.
 const WIDTHS: [u32; 2] = [1_280, 360];
@@ -73,6 +74,11 @@ async fn keep(browser: &Browser, name: &str, width: u32) {
     let height = browser.run("return document.documentElement.scrollHeight").await;
     let height = height.as_u64().and_then(|height| u32::try_from(height).ok()).unwrap_or(HEIGHT);
     browser.resize(width, height.clamp(1, HEIGHT_MAX)).await;
+    until("the page is at rest", PAGE, async || {
+        let moving = browser.run("return document.getAnimations().length").await;
+        if moving == 0 { Ok(()) } else { Err(format!("{moving} animations")) }
+    })
+    .await;
     let folder = shots();
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join(format!("{name}.png")), browser.picture().await).unwrap();
