@@ -6,7 +6,7 @@ use domain::plan::{LimitRule, Metric};
 use domain::window::{RollingWindow, UnixMs, Zone};
 use limiter::{Admission, Verdict};
 
-use crate::fixture::{NOON, again, again_at, ask, bucket, house, month};
+use crate::fixture::{NOON, again, again_at, ask, bucket, event, house, month};
 
 const LIMITS: fn() -> Vec<LimitRule> = || {
     vec![
@@ -45,6 +45,23 @@ async fn settling_books_the_use_gives_back_the_rest_and_twice_changes_nothing() 
     house.finish(&hold, 30, 20, NOON).await;
     house.release(&hold, NOON).await;
     assert_eq!(house.counters().await, before);
+}
+
+#[tokio::test]
+async fn a_call_is_not_refused_for_money_that_a_written_call_still_holds() {
+    let house = house().await;
+    let call = ask(1, &[month(100, 0), LimitRule::Lease { limit: 1 }], 10, 60);
+    let hold = house.admitted(&call).await;
+    // The event is in the books, and nobody has settled the hold yet: 60 are used, and 60 seem to be held.
+    house.ledger.append(event(&hold, 10, 60)).await.unwrap();
+    let mut next = again(&call);
+    next.estimate.charge = Nanos(40);
+    house.admitted(&next).await;
+    let reading = house.reading(&call, NOON).await;
+    assert_eq!((reading.used, reading.held), (60, 40));
+    // Settled late, it changes nothing any more.
+    house.release(&hold, NOON).await;
+    assert_eq!(house.reading(&call, NOON).await, reading);
 }
 
 #[tokio::test]
