@@ -29,7 +29,7 @@ pub(crate) fn run(
     build.env("WEIR_SITE_DIR", &site);
     timed("build weir", || match workspace.signals.run(&mut build)?.success() {
         true => Ok(()),
-        false => bail!("weir does not build"),
+        false => bail!("weir does not build; after a change of a query run `cargo xtask sqlx`"),
     })?;
 
     let profile = if release { "release" } else { "debug" };

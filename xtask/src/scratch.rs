@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
@@ -49,6 +50,19 @@ impl Scratch {
     /// Where the tests put what they need for a while.
     pub(crate) fn for_tests(&self) -> PathBuf {
         self.0.join("tmp")
+    }
+}
+
+impl Scratch {
+    /// Moves what failed tests kept for their reader to `folder`, in place of the last run's.
+    pub(crate) fn keep(&self, folder: &Path) -> Result<bool> {
+        let _ = fs::remove_dir_all(folder);
+        if fs::read_dir(self.for_tests())?.next().is_none() {
+            return Ok(false);
+        }
+        // Another file system perhaps, so this is a copy; owners are kept, the server's too.
+        let copied = Command::new("cp").arg("-a").arg(self.for_tests()).arg(folder).status()?;
+        Ok(copied.success())
     }
 }
 
@@ -114,8 +128,6 @@ fn inhabitants(folder: &Path) -> Vec<Pid> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
 
     fn parent(name: &str) -> PathBuf {

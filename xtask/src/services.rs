@@ -105,6 +105,11 @@ impl Services {
         Ok(all)
     }
 
+    /// Keeps the files of failed tests in `folder`; says whether there were any.
+    pub(crate) fn keep_files(&self, folder: &Path) -> Result<bool> {
+        self.scratch.as_ref().map_or(Ok(false), |scratch| scratch.keep(folder))
+    }
+
     fn scratch(&mut self) -> Result<&Scratch> {
         if self.scratch.is_none() {
             self.scratch = Some(Scratch::new()?);

@@ -67,10 +67,7 @@ pub(crate) fn all(workspace: &Workspace, filter: &[String]) -> ExitCode {
         let xtask = ["-p", "xtask"].map(ToOwned::to_owned);
         let test = stage.test(workspace, &xtask, Queries::Cached);
         tests(&mut steps, "tests of xtask", workspace, test, filter);
-        steps.step("stop the servers", || {
-            drop(stage.services);
-            Ok(())
-        });
+        stage.end(&mut steps, workspace);
     }
     exit(steps)
 }
@@ -89,6 +86,7 @@ pub(crate) fn some(workspace: &Workspace, names: &[String], filter: &[String]) -
         // A query that is being written is checked at once; `.sqlx` need not have it yet.
         let test = stage.test(workspace, &chosen, Queries::Live);
         tests(&mut steps, "tests", workspace, test, filter);
+        stage.end(&mut steps, workspace);
     }
     exit(steps)
 }
@@ -142,6 +140,19 @@ impl Stage {
             })?;
         }
         Ok(Self { services, database, variables })
+    }
+
+    /// Stops the servers and removes their folder; what failed tests left in it is kept.
+    fn end(self, steps: &mut Steps, workspace: &Workspace) {
+        let folder = workspace.target.join("xtask/failed");
+        if steps.failed > 0 {
+            match self.services.keep_files(&folder) {
+                Ok(true) => println!("what the tests left is kept in {}", folder.display()),
+                Ok(false) => {}
+                Err(error) => steps.fail("keep the files of failed tests", error),
+            }
+        }
+        drop(self.services);
     }
 
     fn test(&self, workspace: &Workspace, packages: &[String], queries: Queries) -> Command {
