@@ -60,7 +60,6 @@ impl Elements {
     }
 
     /// Whether the array was closed.
-    #[cfg(test)]
     pub(crate) const fn is_closed(&self) -> bool {
         self.closed
     }

@@ -97,6 +97,17 @@ impl Meter {
         {
             self.pass_last(frame, out);
         }
+        if let Feed::Array { elements, .. } = &self.feed
+            && self.terminal
+            && !elements.is_closed()
+        {
+            // The answer is whole and lacks only its bracket, or the array ends inside an element.
+            if elements.between_elements() {
+                out.push(Bytes::from_static(b"]"));
+            } else {
+                self.failed = Some("the provider ended the stream inside an element".to_owned());
+            }
+        }
         if !self.terminal && self.failed.is_none() {
             self.failed = Some("the provider ended the stream before its end".to_owned());
         }

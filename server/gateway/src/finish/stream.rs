@@ -97,13 +97,16 @@ impl Finish {
                 }
                 false
             }
-            Step::ProviderEnded => {
+            Step::ProviderBroke if !passage.meter.terminal => {
+                passage.fail("the provider's stream broke off", None)
+            }
+            // Behind the regular end of a stream it makes no difference how its connection ends.
+            Step::ProviderEnded | Step::ProviderBroke => {
                 let mut out = Vec::new();
                 passage.meter.finish(&mut out);
                 passage.send(out).await;
                 true
             }
-            Step::ProviderBroke => passage.fail("the provider's stream broke off", None),
             Step::ProviderSilent | Step::DeadlinePassed => {
                 let outcome = Some(Outcome::ProviderTimeout);
                 passage.fail("the provider did not finish its answer in time", outcome)

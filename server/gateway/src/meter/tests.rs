@@ -107,6 +107,17 @@ fn a_broken_array_stays_an_array_where_it_can() {
 }
 
 #[test]
+fn an_array_that_lacks_only_its_bracket_is_closed_and_one_cut_later_is_not() {
+    let last_element = ARRAY.windows(3).rposition(|w| w == b"\n}\n").unwrap() + 2;
+    let whole = run(Dialect::Gemini, false, false, &[&ARRAY[..last_element]]);
+    let parsed: Vec<serde_json::Value> = serde_json::from_slice(&whole.sent).unwrap();
+    assert_eq!((parsed.len(), whole.meter.failed), (2, None));
+    let more = [&ARRAY[..last_element], b",\n{\"candidates\": [{"].concat();
+    let cut = run(Dialect::Gemini, false, false, &[&more]);
+    assert!(cut.meter.failed.is_some());
+}
+
+#[test]
 fn the_providers_own_error_frame_passes_and_no_second_one_follows() {
     let stream = b"data: {\"error\":{\"message\":\"overloaded\"}}\n\n";
     let run = run(Dialect::Openai, true, true, &[stream]);
