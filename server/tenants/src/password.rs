@@ -1,6 +1,7 @@
 //! Passwords: argon2id, a few at a time, in the same time for everyone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use argon2::password_hash::phc::PasswordHash;
@@ -35,6 +36,7 @@ const NOBODYS_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$S/pvi3JuTIywIFZcq34dz
 pub struct Passwords {
     turns: Arc<Semaphore>,
     places: Arc<Semaphore>,
+    compared: Arc<AtomicU64>,
 }
 
 impl Default for Passwords {
@@ -50,7 +52,14 @@ impl Passwords {
         Self {
             turns: Arc::new(Semaphore::new(HASHED_AT_ONCE)),
             places: Arc::new(Semaphore::new(HASHED_AT_ONCE + MAX_WAITING)),
+            compared: Arc::default(),
         }
+    }
+
+    /// How many passwords have been compared with a hash so far, be it somebody's or nobody's.
+    #[must_use]
+    pub fn compared(&self) -> u64 {
+        self.compared.load(Ordering::Relaxed)
     }
 
     /// The hash of a new password, in PHC form, with a salt of its own.
@@ -94,11 +103,13 @@ impl Passwords {
         } else {
             (password, hash)
         };
+        let compared = Arc::clone(&self.compared);
         self.in_turn(move || {
             let known = hash.is_some();
             let text = hash.as_deref().unwrap_or(NOBODYS_HASH);
             let hash = PasswordHash::new(text).map_err(unusable)?;
             let fits = hasher()?.verify_password(password.expose_secret().as_bytes(), &hash);
+            compared.fetch_add(1, Ordering::Relaxed);
             Ok(known && fits.is_ok())
         })
         .await
