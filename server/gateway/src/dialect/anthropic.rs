@@ -7,24 +7,15 @@ use serde_json::value::RawValue;
 
 use super::openai::{CowText, boolean, failure, model, set};
 use super::splice::Splice;
-use super::{Asked, NotJson, Reported, Sorter, Told, invalid, newer, output_cap};
+use super::{Asked, NotJson, Reported, Sorter, Told, invalid, members, newer, output_cap};
 use crate::error::CallError;
-use crate::json::{Count, Members, Prose};
+use crate::json::{Count, Prose};
 
 /// Members that decide what a call costs.
 const METERED: [&str; 3] = ["model", "stream", "max_tokens"];
 
-fn members(body: &[u8]) -> Result<Members<'_>, CallError> {
-    let members: Members<'_> = serde_json::from_slice(body)
-        .map_err(|error| invalid(format!("the body is not a JSON object: {error}"), None))?;
-    if let Some(name) = members.repeated(&METERED) {
-        return Err(invalid(format!("{name} stands more than once in the body"), Some(name)));
-    }
-    Ok(members)
-}
-
 pub(crate) fn read(body: &[u8]) -> Result<Asked, CallError> {
-    let members = members(body)?;
+    let members = members(body, &METERED)?;
     Ok(Asked {
         model: model(&members)?,
         stream: boolean(members.get("stream"), "stream")?,
@@ -44,7 +35,7 @@ pub(crate) fn prepare(
     upstream_model: &str,
     cap: i64,
 ) -> Result<Bytes, CallError> {
-    let members = members(body)?;
+    let members = members(body, &METERED)?;
     let text = std::str::from_utf8(body).map_err(|_| invalid("the body is not UTF-8", None))?;
     let mut splice = Splice::new(body);
     if let Some(value) = members.get("model").filter(|_| upstream_model != asked.model) {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use domain::usage::{Dialect, Usage};
 
 use crate::error::CallError;
-use crate::json::Count;
+use crate::json::{Count, Members};
 
 /// Which call of which dialect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -260,6 +260,16 @@ pub(crate) fn newer<T>(slot: &mut Option<T>, new: Option<T>) {
 /// A request that cannot be read.
 pub(crate) fn invalid(message: impl Into<String>, param: Option<&str>) -> CallError {
     CallError::Invalid { message: message.into(), param: param.map(ToOwned::to_owned) }
+}
+
+/// The outermost members of a body; one that is metered may stand there once, so that it is not read in two ways.
+fn members<'a>(body: &'a [u8], metered: &[&str]) -> Result<Members<'a>, CallError> {
+    let members: Members<'_> = serde_json::from_slice(body)
+        .map_err(|error| invalid(format!("the body is not a JSON object: {error}"), None))?;
+    if let Some(name) = members.repeated(metered) {
+        return Err(invalid(format!("{name} stands more than once in the body"), Some(name)));
+    }
+    Ok(members)
 }
 
 /// Reads an output bound: a whole number of at least `least`, and nothing that only looks like one.

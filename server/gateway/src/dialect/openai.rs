@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::splice::Splice;
-use super::{Asked, NotJson, Reported, Sorter, Told, answers, invalid, newer, output_cap};
+use super::{Asked, NotJson, Reported, Sorter, Told, answers, invalid, members, newer, output_cap};
 use crate::error::CallError;
 use crate::json::{Count, CowStr, Members, Prose};
 
@@ -14,17 +14,8 @@ use crate::json::{Count, CowStr, Members, Prose};
 const METERED: [&str; 6] =
     ["model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens"];
 
-fn members(body: &[u8]) -> Result<Members<'_>, CallError> {
-    let members: Members<'_> = serde_json::from_slice(body)
-        .map_err(|error| invalid(format!("the body is not a JSON object: {error}"), None))?;
-    if let Some(name) = members.repeated(&METERED) {
-        return Err(invalid(format!("{name} stands more than once in the body"), Some(name)));
-    }
-    Ok(members)
-}
-
 pub(crate) fn read(body: &[u8]) -> Result<Asked, CallError> {
-    let members = members(body)?;
+    let members = members(body, &METERED)?;
     let stream = boolean(members.get("stream"), "stream")?;
     // Both bounds may be given; the call may use the larger.
     let mut cap = None;
@@ -75,7 +66,7 @@ pub(crate) fn prepare(
     upstream_model: &str,
     cap: i64,
 ) -> Result<Bytes, CallError> {
-    let members = members(body)?;
+    let members = members(body, &METERED)?;
     let text = std::str::from_utf8(body).map_err(|_| invalid("the body is not UTF-8", None))?;
     let mut splice = Splice::new(body);
     if let Some(value) = members.get("model").filter(|_| upstream_model != asked.model) {
