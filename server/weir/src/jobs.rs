@@ -99,13 +99,11 @@ async fn alone(
         .bind(lock)
         .fetch_one(&mut *holder)
         .await?;
-    if !mine {
-        return Ok(None);
-    }
-    let rows = work.await?;
+    let done = if mine { work.await.map(Some) } else { Ok(None) };
+    // Waited for on every way out: a transaction that is only dropped gives its lock back later.
     // Work that took long has lost the lock by the server's own time-out: it is safe to repeat.
     let _ = holder.rollback().await;
-    Ok(Some(rows))
+    done
 }
 
 async fn work(weir: &Weir, engine: &PostgresEngine, work: Work) -> anyhow::Result<u64> {
