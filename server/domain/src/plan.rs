@@ -1,7 +1,13 @@
 //! What a tenant bought: limits, models, and what a call may ask for.
 
+mod check;
+mod terms;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::check::{MAX_OUTPUT_TOKENS, MAX_RULES, PlanError, check_quota, check_rules};
+pub use self::terms::{CallTerms, DEFAULT_WAIT_MS, MAX_WAIT_MS, MAX_WEIGHT};
+use crate::admission::{Meter, Scope};
 use crate::id::PlanId;
 use crate::money::Nanos;
 use crate::window::RollingWindow;
@@ -62,6 +68,32 @@ pub enum LimitRule {
     },
 }
 
+impl LimitRule {
+    /// The name of its meter; unique within a scope.
+    #[must_use]
+    pub fn meter_name(&self) -> &'static str {
+        // The name does not depend on whose meter it is.
+        Meter { scope: Scope::Tenant, scope_id: 0, rule: self.clone() }.name()
+    }
+}
+
+/// A list of limits with others put in the place of those of the same meter, or behind them where there is none.
+#[must_use]
+pub fn with_overrides<'a>(
+    rules: &'a [LimitRule],
+    overrides: impl IntoIterator<Item = &'a LimitRule>,
+) -> Vec<&'a LimitRule> {
+    let mut effective: Vec<&LimitRule> = rules.iter().collect();
+    for new in overrides {
+        let same = |rule: &&mut &LimitRule| rule.meter_name() == new.meter_name();
+        match effective.iter_mut().find(same) {
+            Some(place) => *place = new,
+            None => effective.push(new),
+        }
+    }
+    effective
+}
+
 /// How far above a month limit calls still pass when a plan says nothing: 5 %.
 #[must_use]
 pub const fn default_overage_bps() -> i64 {
@@ -81,6 +113,8 @@ pub enum DenyMode {
     Reject,
     /// Refused without a hint.
     RejectBare,
+    /// Kept for a while where that may help, and then passed on or refused with a hint.
+    Wait,
 }
 
 /// Which models a plan may use.
@@ -130,6 +164,8 @@ pub struct Plan {
     pub deny_mode: DenyMode,
     /// A fixed charge for each call that is served with the tenant's own provider key.
     pub request_fee: Nanos,
+    /// What holds for every single call.
+    pub terms: CallTerms,
 }
 
 impl Plan {
@@ -146,5 +182,27 @@ impl Plan {
             | LimitRule::Balance
             | LimitRule::Lease { .. } => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(limit: i64) -> LimitRule {
+        LimitRule::Lease { limit }
+    }
+
+    fn month(limit: i64) -> LimitRule {
+        LimitRule::Month { metric: Metric::Cost, limit, overage_bps: 0, anchor_day: 1 }
+    }
+
+    #[test]
+    fn an_override_takes_the_place_of_its_meter_and_a_new_one_comes_behind() {
+        let rules = [lease(1), month(2)];
+        let (more, other) = (month(9), LimitRule::Balance);
+        assert_eq!(with_overrides(&rules, [&more]), [&lease(1), &month(9)]);
+        assert_eq!(with_overrides(&rules, [&other]), [&lease(1), &month(2), &LimitRule::Balance]);
+        assert_eq!(with_overrides(&rules, []), [&lease(1), &month(2)]);
     }
 }

@@ -7,7 +7,7 @@ use sqlx::{Connection, PgConnection, PgExecutor};
 
 pub use self::provider::{
     NewProvider, OnDisconnect, Provider, Timeouts, edit_provider, insert_provider, list_providers,
-    rewrap_credentials, set_credential, set_enabled,
+    rewrap_credentials, set_credential, set_enabled, set_quota,
 };
 use crate::TenantsError;
 

@@ -9,10 +9,11 @@ use domain::window::UnixMs;
 
 use crate::api_key::{KeyHash, KeyStatus};
 use crate::directory::{ApiKey, Snapshot};
+use crate::limit_override::{Overrides, effective};
 use crate::team::Team;
 use crate::tenant::{Tenant, TenantStatus};
 
-/// Who asks: everything that a call is metered by. A clone copies four pointers.
+/// Who asks: everything that a call is metered by. A clone copies five pointers.
 #[derive(Debug, Clone)]
 pub struct TenantContext {
     /// Who pays.
@@ -23,26 +24,33 @@ pub struct TenantContext {
     pub key: Arc<ApiKey>,
     /// What the tenant bought.
     pub plan: Arc<Plan>,
+    /// What is another for the tenant than its plan says, if anything is.
+    pub(crate) overrides: Option<Arc<Overrides>>,
+    /// The instant of the context: overrides that end before it have ended.
+    pub(crate) at: UnixMs,
 }
 
 impl TenantContext {
-    /// Every limit that applies to a call: the key's, the team's, then the tenant's by its plan.
+    /// The limits of the tenant itself: its plan's, with the overrides that are in force in their place.
+    #[must_use]
+    pub fn tenant_rules(&self) -> Vec<&LimitRule> {
+        effective(&self.plan, self.overrides.as_deref(), self.at)
+    }
+
+    /// Every limit that applies to a call: the key's, the team's, then the tenant's.
     #[must_use]
     pub fn meters(&self) -> Vec<Meter> {
-        let team = self.team.as_ref();
-        let lists: [(Scope, i64, &[LimitRule]); 3] = [
-            (Scope::Key, self.key.id.0, &self.key.rules),
-            (
-                Scope::Team,
-                team.map_or(0, |team| team.id.0),
-                team.map_or(&[], |team| team.rules.as_slice()),
-            ),
-            (Scope::Tenant, self.tenant.id.0, &self.plan.rules),
-        ];
-        let mut meters = Vec::with_capacity(lists.iter().map(|(.., rules)| rules.len()).sum());
-        for (scope, scope_id, rules) in lists {
-            meters.extend(rules.iter().map(|rule| Meter { scope, scope_id, rule: rule.clone() }));
-        }
+        let tenant_rules = self.tenant_rules();
+        let (team_id, team_rules) =
+            self.team.as_ref().map_or((0, &[][..]), |team| (team.id.0, team.rules.as_slice()));
+        let mut meters =
+            Vec::with_capacity(self.key.rules.len() + team_rules.len() + tenant_rules.len());
+        let mut add = |scope, scope_id, rule: &LimitRule| {
+            meters.push(Meter { scope, scope_id, rule: rule.clone() });
+        };
+        self.key.rules.iter().for_each(|rule| add(Scope::Key, self.key.id.0, rule));
+        team_rules.iter().for_each(|rule| add(Scope::Team, team_id, rule));
+        tenant_rules.into_iter().for_each(|rule| add(Scope::Tenant, self.tenant.id.0, rule));
         meters
     }
 }
@@ -71,7 +79,7 @@ pub enum Denied {
     KeyDisabled(Known),
     /// Its tenant is suspended or archived.
     TenantSuspended(Known),
-    /// Its tenant, team or plan cannot be read, so that the limits are not known: nothing passes unmetered.
+    /// Its tenant, team, plan or an override cannot be read, so that the limits are not known: nothing passes unmetered.
     LimitsUnknown(Known),
 }
 
@@ -133,6 +141,10 @@ pub fn identify(
         return Err(Denied::TenantSuspended(known));
     }
     let plan = snapshot.plan(tenant.plan).ok_or(unknown)?;
+    let overrides = snapshot.overrides(tenant.id);
+    if overrides.is_some_and(|overrides| overrides.list.is_none()) {
+        return Err(unknown);
+    }
     let team = match key.team {
         // A team of another tenant would book on that tenant's counters.
         Some(id) => Some(snapshot.team(id).filter(|team| team.tenant == tenant.id).ok_or(unknown)?),
@@ -143,5 +155,7 @@ pub fn identify(
         team: team.map(Arc::clone),
         key: Arc::clone(key),
         plan: Arc::clone(plan),
+        overrides: overrides.map(Arc::clone),
+        at: now,
     })
 }

@@ -40,6 +40,8 @@ pub enum Changed {
     Team(TeamId),
     /// A key.
     ApiKey(KeyId),
+    /// The overrides of a tenant's limits.
+    Overrides(TenantId),
     /// Something among providers, models, routes and prices.
     Catalog,
 }
@@ -54,6 +56,7 @@ impl Changed {
             "tenants" => Some(Self::Tenant(TenantId(id))),
             "teams" => Some(Self::Team(TeamId(id))),
             "api_keys" => Some(Self::ApiKey(KeyId(id))),
+            "limit_overrides" => Some(Self::Overrides(TenantId(id))),
             "providers" | "models" | "model_routes" | "prices" => Some(Self::Catalog),
             _ => None,
         }
@@ -66,6 +69,7 @@ impl Changed {
             Self::Tenant(id) => Some((Table::Tenants, id.0)),
             Self::Team(id) => Some((Table::Teams, id.0)),
             Self::ApiKey(id) => Some((Table::Keys, id.0)),
+            Self::Overrides(id) => Some((Table::Overrides, id.0)),
             Self::Catalog => None,
         }
     }

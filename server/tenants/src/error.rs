@@ -115,7 +115,15 @@ fn thing(constraint: &str) -> &'static str {
         "api_keys_secret_hash_key" | "api_keys_old_secret_hash_key" => "key",
         "users_email_key" | "users_email_check" => "e-mail address",
         "users_role_check" => "role",
-        "teams_tenant_fkey" | "api_keys_tenant_fkey" | "users_tenant_fkey" => "tenant",
+        "teams_tenant_fkey"
+        | "api_keys_tenant_fkey"
+        | "users_tenant_fkey"
+        | "limit_overrides_tenant_fkey" => "tenant",
+        "limit_overrides_end_check" => "until",
+        "limit_overrides_reason_check" => "reason",
+        "plans_wait_check" => "max_wait_ms",
+        "plans_weight_check" => "weight",
+        "plans_request_maximum_check" => "request maximum",
         "providers_name_key" => "provider name",
         "providers_times_check" => "time-out",
         "models_name_key" => "model name",

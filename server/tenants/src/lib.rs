@@ -2,12 +2,14 @@
 
 pub mod api_key;
 pub mod audit;
+pub mod calibration;
 pub mod catalog;
 pub mod context;
 pub mod directory;
 mod error;
 pub mod instance;
 mod instant;
+pub mod limit_override;
 pub mod member;
 pub mod password;
 pub mod plan;

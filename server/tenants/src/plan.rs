@@ -2,7 +2,7 @@
 
 use domain::id::PlanId;
 use domain::money::Nanos;
-use domain::plan::{DenyMode, LimitRule, ModelAccess, Plan};
+use domain::plan::{CallTerms, DenyMode, LimitRule, ModelAccess, Plan, PlanError};
 use serde::Deserialize;
 use serde_json::Value;
 use sqlx::PgExecutor;
@@ -33,6 +33,28 @@ pub struct NewPlan {
     /// A fixed charge for each call that is served with the tenant's own provider key.
     #[serde(rename = "request_fee_nanos")]
     pub request_fee: Nanos,
+    /// What holds for every single call.
+    #[serde(default)]
+    pub terms: CallTerms,
+}
+
+impl NewPlan {
+    /// The plan as it would be, without a row.
+    fn draft(&self) -> Plan {
+        Plan {
+            id: PlanId(0),
+            version: 0,
+            name: self.name.clone(),
+            rules: self.rules.clone(),
+            models: self.models.clone(),
+            markup_bps: self.markup_bps,
+            default_max_output_tokens: self.default_max_output_tokens,
+            max_output_tokens: self.max_output_tokens,
+            deny_mode: self.deny_mode,
+            request_fee: self.request_fee,
+            terms: self.terms,
+        }
+    }
 }
 
 /// The plans that Weir brings: free, starter, pro and enterprise.
@@ -57,12 +79,12 @@ pub async fn insert_defaults(db: impl PgExecutor<'_>) -> Result<u64, TenantsErro
         .map_err(|e| TenantsError::invalid("default plans", e.to_string()))?;
     let done = sqlx::query!(
         "insert into plans (name, rules, models, markup_bps, default_max_output_tokens,
-                            max_output_tokens, deny_mode, request_fee_nanos)
+                            max_output_tokens, deny_mode, request_fee_nanos, weight)
          select name, rules, models, markup_bps, default_max_output_tokens,
-                max_output_tokens, deny_mode, request_fee_nanos
+                max_output_tokens, deny_mode, request_fee_nanos, (terms ->> 'weight')::bigint
          from jsonb_to_recordset($1::jsonb) as d
              (name text, rules jsonb, models jsonb, markup_bps bigint, default_max_output_tokens bigint,
-              max_output_tokens bigint, deny_mode text, request_fee_nanos bigint)
+              max_output_tokens bigint, deny_mode text, request_fee_nanos bigint, terms jsonb)
          where not exists (select from plans p where p.name = d.name)
          on conflict on constraint plans_name_version_key do nothing",
         plans,
@@ -83,6 +105,10 @@ pub(crate) struct Record {
     pub(crate) max_output_tokens: i64,
     pub(crate) deny_mode: String,
     pub(crate) request_fee_nanos: i64,
+    pub(crate) max_request_charge_nanos: Option<i64>,
+    pub(crate) max_request_tokens: Option<i64>,
+    pub(crate) max_wait_ms: i64,
+    pub(crate) weight: i64,
 }
 
 impl Record {
@@ -100,6 +126,12 @@ impl Record {
             default_max_output_tokens: self.default_max_output_tokens,
             max_output_tokens: self.max_output_tokens,
             request_fee: Nanos(self.request_fee_nanos),
+            terms: CallTerms {
+                max_charge: self.max_request_charge_nanos.map(Nanos),
+                max_tokens: self.max_request_tokens,
+                max_wait_ms: self.max_wait_ms,
+                weight: self.weight,
+            },
         })
     }
 }
@@ -112,15 +144,14 @@ pub async fn insert_version(
     db: impl PgExecutor<'_>,
     new: &NewPlan,
 ) -> Result<PlanId, TenantsError> {
-    if new.name.trim().is_empty() {
-        return Err(TenantsError::invalid("plan name", "it is empty"));
-    }
+    new.draft().check().map_err(|wrong| refused(&wrong))?;
     let json = |e: serde_json::Error| TenantsError::invalid("plan", e.to_string());
     let deny_mode = serde_json::to_value(new.deny_mode).map_err(json)?;
     let id = sqlx::query_scalar!(
         "insert into plans (name, version, rules, models, markup_bps, default_max_output_tokens,
-                            max_output_tokens, deny_mode, request_fee_nanos)
-         select $1, coalesce(max(version), 0) + 1, $2, $3, $4, $5, $6, $7, $8
+                            max_output_tokens, deny_mode, request_fee_nanos, max_request_charge_nanos,
+                            max_request_tokens, max_wait_ms, weight)
+         select $1, coalesce(max(version), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
          from plans where name = $1
          returning id",
         new.name,
@@ -131,10 +162,24 @@ pub async fn insert_version(
         new.max_output_tokens,
         deny_mode.as_str().unwrap_or_default(),
         new.request_fee.0,
+        new.terms.max_charge.map(|max| max.0),
+        new.terms.max_tokens,
+        new.terms.max_wait_ms,
+        new.terms.weight,
     )
     .fetch_one(db)
     .await?;
     Ok(PlanId(id))
+}
+
+/// What is wrong with a plan, by the name of what is wrong.
+fn refused(wrong: &PlanError) -> TenantsError {
+    match wrong {
+        PlanError::Term { field, why } => TenantsError::invalid(field, *why),
+        PlanError::TooManyRules | PlanError::Repeated(_) | PlanError::Rule { .. } => {
+            TenantsError::invalid("limits", wrong.to_string())
+        }
+    }
 }
 
 /// One version of a plan.
@@ -145,7 +190,8 @@ pub async fn find(db: impl PgExecutor<'_>, plan: PlanId) -> Result<Plan, Tenants
     sqlx::query_as!(
         Record,
         "select id, name, version, rules, models, markup_bps, default_max_output_tokens,
-                max_output_tokens, deny_mode, request_fee_nanos
+                max_output_tokens, deny_mode, request_fee_nanos, max_request_charge_nanos,
+                max_request_tokens, max_wait_ms, weight
          from plans where id = $1",
         plan.0,
     )
@@ -163,7 +209,8 @@ pub async fn find_newest(db: impl PgExecutor<'_>, name: &str) -> Result<Plan, Te
     sqlx::query_as!(
         Record,
         "select id, name, version, rules, models, markup_bps, default_max_output_tokens,
-                max_output_tokens, deny_mode, request_fee_nanos
+                max_output_tokens, deny_mode, request_fee_nanos, max_request_charge_nanos,
+                max_request_tokens, max_wait_ms, weight
          from plans where name = $1 order by version desc limit 1",
         name,
     )
@@ -185,7 +232,8 @@ pub async fn list(
     let records = sqlx::query_as!(
         Record,
         "select id, name, version, rules, models, markup_bps, default_max_output_tokens,
-                max_output_tokens, deny_mode, request_fee_nanos
+                max_output_tokens, deny_mode, request_fee_nanos, max_request_charge_nanos,
+                max_request_tokens, max_wait_ms, weight
          from plans where $1::bigint is null or id > $1 order by id limit $2",
         after.map(|plan| plan.0),
         page_size(limit),

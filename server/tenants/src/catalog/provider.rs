@@ -1,13 +1,14 @@
 //! Providers: where they are, how long they may take, and what they are called with.
 
 use domain::id::ProviderId;
+use domain::plan::LimitRule;
 use domain::usage::Dialect;
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{Connection, PgConnection, PgExecutor};
 
 use super::MAX_LISTED;
-use crate::TenantsError;
 use crate::provider_key::{Purpose, Sealer};
+use crate::{TenantsError, rules};
 
 /// So many of the last characters of a credential are shown to people, and only of one that is
 /// at least four times as long.
@@ -101,6 +102,8 @@ pub struct Provider {
     pub on_disconnect: OnDisconnect,
     /// Whether calls may go there.
     pub enabled: bool,
+    /// The operator's own quota there, which all tenants share.
+    pub quota: Vec<LimitRule>,
 }
 
 /// A provider to be made, or what of it is changed.
@@ -232,6 +235,25 @@ pub async fn set_credential(
     found(done.rows_affected())
 }
 
+/// Sets the operator's own quota at a provider. All calls of all tenants that go there count against it.
+///
+/// # Errors
+/// When there is no such provider, or a limit cannot be kept or is none of a provider's.
+pub async fn set_quota(
+    db: impl PgExecutor<'_>,
+    provider: ProviderId,
+    quota: &[LimitRule],
+) -> Result<(), TenantsError> {
+    let done = sqlx::query!(
+        "update providers set rules = $2 where id = $1",
+        provider.0,
+        rules::write_quota(quota)?,
+    )
+    .execute(db)
+    .await?;
+    found(done.rows_affected())
+}
+
 /// Lets calls go to a provider, or no more.
 ///
 /// # Errors
@@ -289,7 +311,7 @@ pub async fn list_providers(db: impl PgExecutor<'_>) -> Result<Vec<Provider>, Te
     let rows = sqlx::query!(
         r#"select id, name, dialect, base_url, credential_sealed is not null as "has_credential!",
                   credential_hint, connect_ms, first_byte_ms, idle_ms, total_ms, on_disconnect, drain_ms,
-                  enabled
+                  enabled, rules
            from providers order by name limit $1"#,
         MAX_LISTED,
     )
@@ -314,6 +336,7 @@ pub async fn list_providers(db: impl PgExecutor<'_>) -> Result<Vec<Provider>, Te
                 drain_ms: row.drain_ms,
             },
             enabled: row.enabled,
+            quota: rules::read("providers", row.id, row.rules)?,
         })
     });
     read.collect()

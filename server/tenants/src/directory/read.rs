@@ -15,6 +15,7 @@ use super::snapshot::{ApiKey, Catalog, Credential, Model, OldSecret, Row, Table,
 use crate::api_key::{KeyHash, KeyStatus};
 use crate::catalog::{OnDisconnect, Route, Timeouts};
 use crate::instant::from_time;
+use crate::limit_override::{self, Overrides};
 use crate::provider_key::{Purpose, Sealer};
 use crate::{TenantsError, plan, price, rules, team, tenant};
 
@@ -36,7 +37,8 @@ pub(crate) async fn page(
             let found = sqlx::query_as!(
                 plan::Record,
                 "select id, name, version, rules, models, markup_bps, default_max_output_tokens,
-                        max_output_tokens, deny_mode, request_fee_nanos
+                        max_output_tokens, deny_mode, request_fee_nanos, max_request_charge_nanos,
+                        max_request_tokens, max_wait_ms, weight
                  from plans where id > $1 order by id limit $2",
                 after,
                 limit,
@@ -62,6 +64,7 @@ pub(crate) async fn page(
             );
             teams(found.fetch_all(pool).await?)
         }
+        Table::Overrides => overrides(limit_override::page(pool, after, limit).await?),
         Table::Keys => {
             let found = sqlx::query_as!(
                 KeyRecord,
@@ -87,7 +90,8 @@ pub(crate) async fn these(
             let found = sqlx::query_as!(
                 plan::Record,
                 "select id, name, version, rules, models, markup_bps, default_max_output_tokens,
-                        max_output_tokens, deny_mode, request_fee_nanos
+                        max_output_tokens, deny_mode, request_fee_nanos, max_request_charge_nanos,
+                        max_request_tokens, max_wait_ms, weight
                  from plans where id = any($1)",
                 ids,
             );
@@ -110,6 +114,7 @@ pub(crate) async fn these(
             );
             teams(found.fetch_all(pool).await?)
         }
+        Table::Overrides => overrides(limit_override::these(pool, ids).await?),
         Table::Keys => {
             let found = sqlx::query_as!(
                 KeyRecord,
@@ -141,6 +146,15 @@ fn teams(records: Vec<team::Record>) -> Vec<Read> {
 fn keys(records: Vec<KeyRecord>) -> Vec<Read> {
     let read = |record: KeyRecord| (record.id, readable(record.read()).map(Arc::new));
     records.into_iter().map(read).map(|(id, key)| (id, key.map(Row::Key))).collect()
+}
+
+/// A tenant without any needs no row.
+fn overrides(all: Vec<Overrides>) -> Vec<Read> {
+    let read = |overrides: Overrides| {
+        let is_empty = overrides.list.as_ref().is_some_and(Vec::is_empty);
+        (overrides.tenant.0, (!is_empty).then(|| Row::Overrides(Arc::new(overrides))))
+    };
+    all.into_iter().map(read).collect()
 }
 
 /// A row that cannot be read is left out, so that its calls are refused and all others go on.
@@ -230,7 +244,7 @@ async fn upstreams(
 ) -> Result<HashMap<ProviderId, Arc<Upstream>>, TenantsError> {
     let rows = sqlx::query!(
         "select id, name, dialect, base_url, credential_sealed, connect_ms, first_byte_ms, idle_ms,
-                total_ms, on_disconnect, drain_ms, enabled
+                total_ms, on_disconnect, drain_ms, enabled, rules
          from providers"
     )
     .fetch_all(then)
@@ -241,7 +255,9 @@ async fn upstreams(
         let dialect = Dialect::parse(&row.dialect).ok_or_else(|| unreadable("unknown dialect"));
         let on_disconnect = OnDisconnect::parse(&row.on_disconnect)
             .ok_or_else(|| unreadable("unknown on_disconnect"));
-        let (Some(dialect), Some(on_disconnect)) = (readable(dialect), readable(on_disconnect))
+        let quota = rules::read("providers", row.id, row.rules);
+        let (Some(dialect), Some(on_disconnect), Some(quota)) =
+            (readable(dialect), readable(on_disconnect), readable(quota))
         else {
             continue;
         };
@@ -261,6 +277,7 @@ async fn upstreams(
             },
             on_disconnect,
             enabled: row.enabled,
+            quota: quota.into_boxed_slice(),
         };
         upstreams.insert(id, Arc::new(upstream));
     }

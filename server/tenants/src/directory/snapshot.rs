@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use domain::admission::{Meter, Scope};
 use domain::id::{KeyId, ModelId, PlanId, ProviderId, TeamId, TenantId};
 use domain::plan::{LimitRule, Plan};
 use domain::rate_card::RateCard;
@@ -14,6 +15,7 @@ use secrecy::SecretString;
 use super::shards::Shards;
 use crate::api_key::{KeyHash, KeyStatus};
 use crate::catalog::{OnDisconnect, Route, Timeouts};
+use crate::limit_override::{Overrides, effective};
 use crate::team::Team;
 use crate::tenant::Tenant;
 
@@ -86,6 +88,16 @@ pub struct Upstream {
     pub on_disconnect: OnDisconnect,
     /// Whether calls may go there.
     pub enabled: bool,
+    /// The operator's own quota there, which all tenants share.
+    pub quota: Box<[LimitRule]>,
+}
+
+impl Upstream {
+    /// The quota as limits of a call that goes there.
+    pub fn meters(&self) -> impl Iterator<Item = Meter> {
+        let (scope, scope_id) = (Scope::Provider, self.id.0);
+        self.quota.iter().map(move |rule| Meter { scope, scope_id, rule: rule.clone() })
+    }
 }
 
 /// A model that clients may name, with its routes and prices.
@@ -131,6 +143,7 @@ pub(crate) enum Row {
     Tenant(Arc<Tenant>),
     Team(Arc<Team>),
     Key(Arc<ApiKey>),
+    Overrides(Arc<Overrides>),
 }
 
 /// A table that is refreshed row by row.
@@ -140,11 +153,14 @@ pub(crate) enum Table {
     Tenants,
     Teams,
     Keys,
+    /// Its rows are those of one tenant together, and have the tenant's id.
+    Overrides,
 }
 
 impl Table {
-    /// What a row needs comes before it: a plan before its tenants, a tenant before its teams and keys.
-    pub(crate) const ALL: [Self; 4] = [Self::Plans, Self::Tenants, Self::Teams, Self::Keys];
+    /// What a row needs comes before it: a plan and overrides before their tenants, a tenant before its teams and keys.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Plans, Self::Overrides, Self::Tenants, Self::Teams, Self::Keys];
 }
 
 /// The configuration at one instant: who may call, within which limits, and where calls go at what price.
@@ -157,6 +173,8 @@ pub struct Snapshot {
     tenants: Shards<TenantId, Tenant>,
     teams: Shards<TeamId, Team>,
     plans: Shards<PlanId, Plan>,
+    /// Of the tenants that have any.
+    overrides: Shards<TenantId, Overrides>,
     catalog: Arc<Catalog>,
 }
 
@@ -202,6 +220,21 @@ impl Snapshot {
         self.plans.get(&plan)
     }
 
+    /// The overrides of a tenant's limits, if it has any.
+    #[must_use]
+    pub fn overrides(&self, tenant: TenantId) -> Option<&Arc<Overrides>> {
+        self.overrides.get(&tenant)
+    }
+
+    /// The limits of a tenant itself at an instant; nothing when it, its plan or an override cannot be read.
+    #[must_use]
+    pub fn tenant_rules(&self, tenant: TenantId, at: UnixMs) -> Option<Vec<&LimitRule>> {
+        let plan = self.plan(self.tenant(tenant)?.plan)?;
+        let overrides = self.overrides(tenant).map(AsRef::as_ref);
+        let is_known = overrides.is_none_or(|overrides| overrides.list.is_some());
+        is_known.then(|| effective(plan, overrides, at))
+    }
+
     /// The model of this name.
     #[must_use]
     pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
@@ -240,6 +273,7 @@ impl Snapshot {
             Row::Plan(plan) => put(&mut self.plans, plan.id, plan),
             Row::Tenant(tenant) => put(&mut self.tenants, tenant.id, tenant),
             Row::Team(team) => put(&mut self.teams, team.id, team),
+            Row::Overrides(overrides) => put(&mut self.overrides, overrides.tenant, overrides),
             Row::Key(key) => {
                 if self.keys.get(&key.id) == Some(&key) {
                     return false;
@@ -262,6 +296,7 @@ impl Snapshot {
             Table::Tenants => remove(&mut self.tenants, TenantId(id)),
             Table::Teams => remove(&mut self.teams, TeamId(id)),
             Table::Keys => self.forget_key(KeyId(id)),
+            Table::Overrides => remove(&mut self.overrides, TenantId(id)),
         }
     }
 
@@ -282,6 +317,7 @@ impl Snapshot {
             Table::Tenants => self.tenants.values().map(|tenant| tenant.id.0).collect(),
             Table::Teams => self.teams.values().map(|team| team.id.0).collect(),
             Table::Keys => self.keys.values().map(|key| key.id.0).collect(),
+            Table::Overrides => self.overrides.values().map(|all| all.tenant.0).collect(),
         }
     }
 }

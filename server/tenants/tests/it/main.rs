@@ -10,6 +10,8 @@ mod identify;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod members;
 #[cfg(test)]
 mod records;

@@ -20,6 +20,7 @@ async fn the_default_plans_are_read_as_they_are_stored() {
     for (stored, default) in stored.iter().zip(&defaults) {
         assert_eq!((&stored.name, stored.version), (&default.name, 1));
         assert_eq!((&stored.rules, &stored.models), (&default.rules, &default.models));
+        assert_eq!(stored.terms, default.terms);
     }
     let caps: Vec<_> = stored.iter().map(|plan| plan.month_cap().unwrap().0.0).collect();
     assert_eq!(caps, [500_000_000, 20_000_000_000, 200_000_000_000, 2_000_000_000_000]);
@@ -37,7 +38,10 @@ async fn a_plan_is_never_changed_only_followed() {
 
     next.default_max_output_tokens = next.max_output_tokens + 1;
     let refused = plan::insert_version(&world.pool, &next).await;
-    assert!(matches!(refused, Err(TenantsError::Invalid { what: "output bound", .. })));
+    assert!(matches!(
+        refused,
+        Err(TenantsError::Invalid { what: "default_max_output_tokens", .. })
+    ));
     next.rules.push(next.rules[0].clone());
     let refused = plan::insert_version(&world.pool, &next).await;
     assert!(matches!(refused, Err(TenantsError::Invalid { what: "limits", .. })));

@@ -1,7 +1,7 @@
 //! The tenants of the demonstration: who they are, what they bought, how they work.
 
 use domain::money::{NANOS_PER_USD, Nanos};
-use domain::plan::{DenyMode, LimitRule, Metric, ModelAccess};
+use domain::plan::{CallTerms, DenyMode, LimitRule, Metric, ModelAccess};
 use domain::window::RollingWindow;
 use tenants::plan::NewPlan;
 
@@ -11,6 +11,8 @@ pub(crate) const SCALE: &str = "scale";
 const SCALE_MONTH_USD: i64 = 400;
 /// What `scale` adds to the providers' prices.
 const SCALE_MARKUP_BPS: i64 = 2_000;
+/// Its share beside the plans that Weir brings: between `pro` and `enterprise`.
+const SCALE_WEIGHT: i64 = 6;
 
 /// When a tenant's programs call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -335,6 +337,7 @@ pub(crate) fn scale_plan() -> NewPlan {
         max_output_tokens: 65_536,
         deny_mode: DenyMode::Reject,
         request_fee: Nanos::ZERO,
+        terms: CallTerms { weight: SCALE_WEIGHT, ..CallTerms::default() },
     }
 }
 

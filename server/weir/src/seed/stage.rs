@@ -109,6 +109,7 @@ pub(crate) mod rehearsal {
             max_output_tokens: new.max_output_tokens,
             deny_mode: new.deny_mode,
             request_fee: new.request_fee,
+            terms: new.terms,
         }
     }
 
