@@ -36,6 +36,8 @@ pub struct Alert {
     pub request_id: RequestId,
     /// When.
     pub fired_at: UnixMs,
+    /// Whether a correction took it back: what was used fell below the mark again.
+    pub withdrawn: bool,
 }
 
 /// A threshold that a batch has just crossed.
@@ -51,7 +53,8 @@ pub(crate) struct Fired {
     pub(crate) request_id: RequestId,
 }
 
-/// Writes alerts; one that was written before stays as it is.
+/// Writes alerts; one that was written before stays as it is. A threshold whose alerts were all withdrawn is in its
+/// next round and fires again.
 pub(crate) async fn fire(
     connection: &mut PgConnection,
     fired: &[Fired],
@@ -61,9 +64,13 @@ pub(crate) async fn fire(
     }
     sqlx::query!(
         r#"insert into alerts (tenant_id, scope, scope_id, meter, period_start_ms, threshold_percent,
-                               limit_amount, used_amount, request_id)
-           select * from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::bigint[],
-                                $6::bigint[], $7::bigint[], $8::bigint[], $9::text[])
+                               limit_amount, used_amount, request_id, round)
+           select f.*, (select count(*)::int from alerts a join withdrawn_alerts w on w.alert_id = a.id
+                        where (a.tenant_id, a.scope, a.scope_id, a.meter, a.period_start_ms, a.threshold_percent)
+                            = (f.tenant_id, f.scope, f.scope_id, f.meter, f.period_start_ms, f.threshold_percent))
+           from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::bigint[],
+                       $6::bigint[], $7::bigint[], $8::bigint[], $9::text[])
+                as f (tenant_id, scope, scope_id, meter, period_start_ms, threshold_percent)
            on conflict on constraint alerts_once_key do nothing"#,
         &fired.iter().map(|f| f.tenant_id.0).collect::<Vec<_>>()[..],
         &fired.iter().map(|f| f.scope.to_owned()).collect::<Vec<_>>()[..],
@@ -91,8 +98,9 @@ pub async fn list(
 ) -> Result<Vec<Alert>, LedgerError> {
     let rows = sqlx::query!(
         r#"select id, tenant_id, scope, scope_id, meter, period_start_ms, threshold_percent,
-                  limit_amount, used_amount, request_id, fired_at
-           from alerts
+                  limit_amount, used_amount, request_id, fired_at,
+                  exists (select from withdrawn_alerts w where w.alert_id = a.id) as "withdrawn!"
+           from alerts a
            where $1::bigint is null or tenant_id = $1
            order by id desc
            limit $2"#,
@@ -114,6 +122,7 @@ pub async fn list(
             used: row.used_amount,
             request_id: row.request_id.parse().ok()?,
             fired_at: to_ms(row.fired_at),
+            withdrawn: row.withdrawn,
         })
     });
     alerts.collect::<Option<_>>().ok_or_else(|| LedgerError::unreadable("alerts"))

@@ -1,10 +1,12 @@
-//! What tenants paid in: double entry, and a snapshot of its sum.
+//! What a tenant paid in and did not use; and the two movements that need no more words than who, how much and why.
 
 use domain::id::TenantId;
 use domain::money::Nanos;
+use domain::window::UnixMs;
 use sqlx::PgPool;
 
 use crate::error::LedgerError;
+use crate::movement::{self, Kind, Moved, MovementError, Order};
 
 /// Who moved money, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,71 +21,41 @@ pub struct Movement<'a> {
     pub reason: &'a str,
 }
 
-/// Money that was moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
-    /// The transaction of the ledger.
-    pub transaction_id: i64,
-    /// The balance after it.
-    pub balance: Nanos,
-}
-
-/// Books money that a tenant paid in.
+/// Books money that a tenant paid in. Run it on a task that nobody breaks off.
 ///
 /// # Errors
 /// [`LedgerError::Rejected`] when the amount is not above zero or the balance would not fit.
 pub async fn top_up(pool: &PgPool, movement: Movement<'_>) -> Result<Moved, LedgerError> {
-    if movement.amount <= Nanos::ZERO {
-        return Err(LedgerError::Rejected("a top-up is above zero".to_owned()));
-    }
-    post(pool, movement, "credit", "top_up").await
+    alone(pool, movement, Kind::TopUp { amount: movement.amount }).await
 }
 
-/// Books a correction in the tenant's favour (above zero) or against it (below).
+/// Books a correction in the tenant's favour (above zero) or against it (below); budgets stay as they are. Run it on
+/// a task that nobody breaks off.
 ///
 /// # Errors
 /// [`LedgerError::Rejected`] when the amount is zero or the balance would not fit.
 pub async fn adjustment(pool: &PgPool, movement: Movement<'_>) -> Result<Moved, LedgerError> {
-    if movement.amount == Nanos::ZERO {
-        return Err(LedgerError::Rejected("an adjustment of nothing".to_owned()));
-    }
-    post(pool, movement, "adjustment", "adjustment").await
+    alone(pool, movement, Kind::Adjustment { amount: movement.amount, usage_at: None }).await
 }
 
-/// Posts to the tenant's balance against another of its accounts, and moves the snapshot.
-///
-/// One statement is one transaction: a caller that goes away cannot leave half of it.
-async fn post(
-    pool: &PgPool,
-    movement: Movement<'_>,
-    against: &str,
-    kind: &str,
-) -> Result<Moved, LedgerError> {
-    if movement.actor.is_empty() || movement.reason.is_empty() {
-        return Err(LedgerError::Rejected("money moves with an actor and a reason".to_owned()));
-    }
-    let row = sqlx::query!(
-        r#"with posting as materialized (select nextval('ledger_transaction_seq') as id),
-           lines as (
-               insert into balance_ledger
-                   (transaction_id, line, tenant_id, account, kind, amount_nanos, reason, actor)
-               select posting.id, l.line, $1, l.account, $4, l.amount, $5, $6
-               from posting
-               cross join (values (1, 'balance', $2::bigint), (2, $3, -$2::bigint)) as l (line, account, amount))
-           insert into balances as b (tenant_id, balance_nanos) values ($1, $2)
-           on conflict on constraint balances_pkey do update set
-               balance_nanos = b.balance_nanos + excluded.balance_nanos, updated_at = clock_timestamp()
-           returning balance_nanos, (select id from posting) as "transaction_id!""#,
-        movement.tenant_id.0,
-        movement.amount.0,
-        against,
+/// Carries one order out in a transaction of its own.
+async fn alone(pool: &PgPool, movement: Movement<'_>, kind: Kind) -> Result<Moved, LedgerError> {
+    let order = Order {
+        tenant_id: movement.tenant_id,
         kind,
-        movement.reason,
-        movement.actor,
-    )
-    .fetch_one(pool)
-    .await?;
-    Ok(Moved { transaction_id: row.transaction_id, balance: Nanos(row.balance_nanos) })
+        actor: movement.actor.to_owned(),
+        reason: movement.reason.to_owned(),
+        reference: None,
+    };
+    let mut change = pool.begin().await?;
+    // Neither of the two looks at the clock.
+    let moved =
+        movement::record(&mut change, &order, UnixMs(0)).await.map_err(|error| match error {
+            MovementError::Books(error) => error,
+            other => LedgerError::Rejected(other.to_string()),
+        })?;
+    change.commit().await?;
+    Ok(moved)
 }
 
 /// What a tenant paid in and did not use; below zero when it used more.

@@ -7,6 +7,7 @@ use domain::money::Nanos;
 use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
 
+use crate::booked;
 use crate::drift::{self, Found};
 use crate::entry::Entry;
 use crate::error::LedgerError;
@@ -101,14 +102,14 @@ async fn insert_event_rows(
                route, model, served_model, price_id, stream, admitted_at, ended_at, first_byte_ms, duration_ms,
                outcome, http_status, usage_source, anomaly, input, cached_input, cache_write_short,
                cache_write_long, input_audio, output, reasoning, output_audio, output_image, cost_nanos,
-               charge_nanos, hold_nanos, client_request_id, provider_request_id, ledger_transaction)
+               charge_nanos, hold_nanos, client_request_id, provider_request_id, bookings, ledger_transaction)
            select e.*, posted.id
            from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
                $7::text[], $8::text[], $9::text[], $10::text[], $11::bigint[], $12::boolean[],
                $13::timestamptz[], $14::timestamptz[], $15::int[], $16::int[], $17::text[], $18::int[],
                $19::text[], $20::text[], $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[],
                $25::bigint[], $26::bigint[], $27::bigint[], $28::bigint[], $29::bigint[], $30::bigint[],
-               $31::bigint[], $32::bigint[], $33::text[], $34::text[])
+               $31::bigint[], $32::bigint[], $33::text[], $34::text[], $36::text[])
                as e (request_id, tenant_id, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w,
                      x, y, z, aa, cost_nanos, charge_nanos)
            left join posted on posted.tenant_id = e.tenant_id and e.charge_nanos <> 0
@@ -151,6 +152,7 @@ async fn insert_event_rows(
         &column(entries, |e| e.client_request_id.clone())[..] as &[Option<String>],
         &column(entries, |e| e.provider_request_id.clone())[..] as &[Option<String>],
         charged,
+        &column(entries, |e| booked::written(&e.bookings))[..],
     )
     .fetch_all(connection)
     .await?;

@@ -8,6 +8,39 @@ use crate::error::LedgerError;
 use crate::instant::to_ms;
 use crate::usage_event::DriftNote;
 
+/// A slice is not the sum of the events' bookings.
+pub const SLICE: &str = "slice";
+/// A rollup is not the sum of its events.
+pub const ROLLUP: &str = "rollup";
+/// A counter of an engine is not what the slices say.
+pub const COUNTER: &str = "counter";
+/// The snapshot of a balance is not the sum of its lines.
+pub const BALANCE: &str = "balance";
+/// The lines of usage are not the sum of the events' charges.
+pub const LEDGER_USAGE: &str = "ledger_usage";
+/// The house's lines are not the sum of the events' costs.
+pub const LEDGER_COST: &str = "ledger_cost";
+/// Events lie outside the months' partitions.
+pub const PARTITION_MISSING: &str = "partition_missing";
+/// What was estimated before the call is far from what was used.
+pub const TOKENS_ESTIMATE: &str = "tokens_estimate";
+/// The provider's count is far from what Weir read itself.
+pub const PROVIDER_COUNT: &str = "provider_count";
+
+/// Two counts of tokens are far apart when one is this many times the other, ...
+const FAR_TIMES: i64 = 4;
+/// ... and this many tokens lie between: a short answer is always far off in parts of itself.
+const FAR_TOKENS: i64 = 1_000;
+
+/// A note on two counts of tokens, when they are so far apart that somebody should know.
+#[must_use]
+pub fn far_apart(kind: &str, expected: i64, found: i64, cause: &str) -> Option<DriftNote> {
+    let (less, more) = (expected.min(found).max(0), expected.max(found));
+    let is_far = more.saturating_sub(less) >= FAR_TOKENS && more >= less.saturating_mul(FAR_TIMES);
+    let (kind, cause) = (kind.to_owned(), cause.to_owned());
+    is_far.then_some(DriftNote { kind, meter: None, expected, found, cause })
+}
+
 /// A difference that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift {
@@ -57,6 +90,10 @@ pub async fn record(connection: &mut PgConnection, found: &[Found<'_>]) -> Resul
     )
     .execute(connection)
     .await?;
+    for difference in found {
+        // A transaction that is tried again counts again: the rows are the truth, this is the alarm.
+        metrics::counter!("weir_drift_total", "kind" => difference.note.kind.clone()).increment(1);
+    }
     Ok(())
 }
 
@@ -94,4 +131,25 @@ pub async fn list(
         seen_at: to_ms(row.seen_at),
     });
     Ok(drift.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_far_apart_by_times_and_by_tokens() {
+        for (expected, found, is_far) in [
+            (0, 999, false),
+            (0, 1_000, true),
+            (10_000, 2_501, false),
+            (10_000, 2_500, true),
+            (2_500, 10_000, true),
+            (i64::MAX, 5, true),
+            (7_000, 7_000, false),
+        ] {
+            let note = far_apart(TOKENS_ESTIMATE, expected, found, "");
+            assert_eq!(note.is_some(), is_far, "{expected} and {found}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use time::OffsetDateTime;
 
+use crate::booked;
 use crate::error::LedgerError;
 use crate::instant::instant;
 use crate::usage_event::{Attempt, UsageEvent};
@@ -21,6 +22,11 @@ impl Entry {
     pub(crate) fn new(mut event: UsageEvent) -> Result<Self, LedgerError> {
         if event.bookings.iter().any(|booking| booking.amount < 0) {
             return Err(LedgerError::Rejected("a booking is below zero".to_owned()));
+        }
+        if event.bookings.iter().any(|booking| !booked::is_writable(&booking.meter)) {
+            return Err(LedgerError::Rejected(
+                "a meter has a name that cannot be written".to_owned(),
+            ));
         }
         drop_zero_bytes(&mut event);
         let started = event.attempts.iter().map(|Attempt { started_at, .. }| instant(*started_at));

@@ -3,8 +3,11 @@
 use domain::window::UnixMs;
 use sqlx::PgPool;
 
+use crate::drift::{self, Found};
 use crate::error::LedgerError;
 use crate::instant::to_time;
+use crate::reconcile::HOUSE;
+use crate::usage_event::DriftNote;
 
 /// How many months ahead partitions are made: a job that fails for weeks still loses nothing.
 const MONTHS_AHEAD: i32 = 2;
@@ -33,6 +36,34 @@ pub async fn ensure_partitions(pool: &PgPool, now: UnixMs) -> Result<(), LedgerE
         }
     }
     Ok(())
+}
+
+/// Puts events that no month's partition took into partitions of their months, and says how many they were. That they
+/// had none is written down first, with the count: it is a fault of the job that makes partitions ahead.
+///
+/// Calls that write wait for it: it copies those events, and makes their months' partitions.
+///
+/// # Errors
+/// When the database cannot be reached, or the writers do not let go of the table in time: then they stay.
+pub async fn adopt_strays(pool: &PgPool) -> Result<i64, LedgerError> {
+    let found = strays(pool).await?;
+    if found == 0 {
+        return Ok(0);
+    }
+    let note = DriftNote {
+        kind: drift::PARTITION_MISSING.to_owned(),
+        meter: None,
+        expected: 0,
+        found,
+        cause: "events came before the partitions of their months were made".to_owned(),
+    };
+    let mut connection = pool.acquire().await?;
+    let alarm = [Found { tenant_id: HOUSE, request_id: None, note: &note }];
+    drift::record(&mut connection, &alarm).await?;
+    let adopted = sqlx::query_scalar!(r#"select adopt_stray_events() as "adopted!""#)
+        .fetch_one(&mut *connection)
+        .await?;
+    Ok(adopted)
 }
 
 /// How many events no month's partition took: more than none is a fault of the job that makes them.

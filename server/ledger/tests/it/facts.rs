@@ -55,9 +55,12 @@ async fn facts_cannot_be_changed_deleted_or_truncated() {
 async fn a_partition_of_the_events_refuses_the_same() {
     let books = books().await;
     books.append_all([event(1, 900)]).await;
-    for statement in
-        ["update usage_events_2026_11 set charge_nanos = 0", "delete from usage_events_2026_11"]
-    {
+    for statement in [
+        "update usage_events_2026_11 set charge_nanos = 0",
+        "delete from usage_events_2026_11",
+        "truncate usage_events_2026_11",
+        "truncate usage_events_default",
+    ] {
         assert_eq!(refusal_code(books.pool(), statement).await, "23000", "{statement}");
     }
 }
