@@ -53,7 +53,14 @@ fn answer(jobs: Vec<Job>, mut fresh: HashSet<RequestId>) {
 }
 
 fn refuse(jobs: Vec<Job>, error: &LedgerError) {
-    tracing::error!(events = jobs.len(), %error, "events were not written");
+    match error {
+        LedgerError::Rejected(_) => {
+            tracing::error!(events = jobs.len(), %error, "events were not written");
+        }
+        LedgerError::Unavailable(_) | LedgerError::Stopped => {
+            tracing::warn!(events = jobs.len(), %error, "events go back to their callers, who keep them");
+        }
+    }
     metrics::counter!("weir_ledger_events_failed_total").increment(jobs.len() as u64);
     for job in jobs {
         let _ = job.answer.send(Err(error.clone()));

@@ -21,6 +21,7 @@ pub mod report;
 pub mod retention;
 mod rollup;
 pub mod slice;
+pub mod spool;
 pub mod usage_event;
 pub mod writer;
 

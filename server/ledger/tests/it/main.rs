@@ -16,3 +16,4 @@ mod refund;
 mod refusal;
 mod report;
 mod rights;
+mod spool;

@@ -49,7 +49,7 @@ const TABLE: &[Row] = &[
     Row {
         folder: "server/ledger",
         ours: &["domain"],
-        theirs: &["sqlx", "time"],
+        theirs: &["sqlx", "time", "crc32fast"],
         tests: &["testkit", "proptest"],
     },
     Row {
