@@ -41,7 +41,8 @@ pub enum AdmissionError {
 /// Decides on one call. All meters are looked at; one that says no is enough.
 ///
 /// Of several refusals the one is told that waiting helps least; among those that end by waiting, the
-/// longest, so that coming back after exactly that time works.
+/// longest, so that coming back after exactly that time works. A provider's quota, which is not the tenant's,
+/// is told only when the tenant's own limits let the call pass.
 ///
 /// # Errors
 /// When counters and meters do not belong together, or a number is out of range.
@@ -83,7 +84,8 @@ pub fn decide(
 
 fn tells_more(new: &Refusal, old: &Refusal) -> bool {
     let wait = |r: &Refusal| r.retry_after_ms.unwrap_or(i64::MAX);
-    (new.reason.rank(), wait(new)) > (old.reason.rank(), wait(old))
+    let own = |r: &Refusal| r.scope != Scope::Provider;
+    (own(new), new.reason.rank(), wait(new)) > (own(old), old.reason.rank(), wait(old))
 }
 
 enum Answer {

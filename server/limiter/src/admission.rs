@@ -78,6 +78,12 @@ pub enum LimiterError {
     /// The store did not answer, or not in time. The call must not pass.
     #[error("the counters cannot be reached")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Another engine admits by now, or this one under a newer epoch: ask again.
+    #[error("this engine does not admit any more")]
+    Superseded,
+    /// Counters are gone that were there, and with them what live calls held: nobody may go on without them.
+    #[error("counters were lost")]
+    Lost,
     /// The engine has stopped: the process is on its way out.
     #[error("the engine has stopped")]
     Stopped,
@@ -93,6 +99,12 @@ pub enum LimiterError {
     /// What the store keeps cannot be read.
     #[error("the store holds something unreadable: {0}")]
     Unreadable(String),
+}
+
+impl LimiterError {
+    pub(crate) fn unavailable(why: impl Into<String>) -> Self {
+        Self::Unavailable(why.into().into())
+    }
 }
 
 impl From<sqlx::Error> for LimiterError {

@@ -9,7 +9,7 @@ mod answer;
 mod counters;
 mod expire;
 mod give_back;
-mod lock;
+pub(crate) mod lock;
 mod written;
 
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
 use self::answer::Answer;
+pub(crate) use self::expire::HOLD_EXPIRED;
 use self::give_back::Ending;
 use crate::admission::{Admission, Ask, LimiterError, Reading, Verdict};
 use crate::gate::Gate;
@@ -97,6 +98,24 @@ impl PostgresEngine {
         expire::forget_past_periods(&self.pool, now).await
     }
 
+    /// Decides on an ask. With an epoch, only while this engine has the authority under it.
+    pub(crate) async fn admit_under(
+        &self,
+        ask: &Ask,
+        epoch: Option<i64>,
+    ) -> Result<Verdict, LimiterError> {
+        let (sender, receiver) = oneshot::channel();
+        let (engine, ask) = (self.clone(), ask.clone());
+        let runtime = Handle::current();
+        self.tasks.spawn(async move {
+            let decided = engine.decide(&ask, epoch).await;
+            let answer = decided.map(|decided| Answer::new(decided, &engine, runtime, ask.now));
+            // Nobody there any more: the answer is dropped, and takes its hold back.
+            let _ = sender.send(answer);
+        });
+        receiver.await.map_err(|_| LimiterError::Stopped)?.map(Answer::claim)
+    }
+
     /// Runs to its end whatever becomes of the caller.
     async fn on_task<T: Send + 'static>(
         &self,
@@ -126,16 +145,16 @@ impl PostgresEngine {
         .await
     }
 
-    async fn decide(&self, ask: &Ask) -> Result<admit::Decided, LimiterError> {
+    async fn decide(&self, ask: &Ask, epoch: Option<i64>) -> Result<admit::Decided, LimiterError> {
         let _place = self.asks.enter(ask.tenant_id).await;
         for _ in 0..RETRIES {
-            match admit::admit(&self.pool, ask).await {
+            match admit::admit(&self.pool, ask, epoch).await {
                 // If the lost try did take a hold, the next one finds it.
                 Err(error) if is_broken_off(&error) => sleep(RETRY_PAUSE).await,
                 done => return done,
             }
         }
-        admit::admit(&self.pool, ask).await
+        admit::admit(&self.pool, ask, epoch).await
     }
 }
 
@@ -154,16 +173,7 @@ fn is_broken_off(error: &LimiterError) -> bool {
 #[async_trait]
 impl Admission for PostgresEngine {
     async fn admit(&self, ask: &Ask) -> Result<Verdict, LimiterError> {
-        let (sender, receiver) = oneshot::channel();
-        let (engine, ask) = (self.clone(), ask.clone());
-        let runtime = Handle::current();
-        self.tasks.spawn(async move {
-            let decided = engine.decide(&ask).await;
-            let answer = decided.map(|decided| Answer::new(decided, &engine, runtime, ask.now));
-            // Nobody there any more: the answer is dropped, and takes its hold back.
-            let _ = sender.send(answer);
-        });
-        receiver.await.map_err(|_| LimiterError::Stopped)?.map(Answer::claim)
+        self.admit_under(ask, None).await
     }
 
     async fn settle(

@@ -9,7 +9,7 @@ mod template;
 
 pub use crate::clock::TestClock;
 pub use crate::database::{TestDatabase, database};
-pub use crate::redis::{TestRedis, redis};
+pub use crate::redis::{TestRedis, redis, redis_cluster};
 
 /// Every migration, compiled in.
 pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("../../migrations");

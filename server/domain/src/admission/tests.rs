@@ -172,6 +172,20 @@ fn of_several_refusals_the_one_is_told_that_waiting_helps_least() {
 }
 
 #[test]
+fn a_tenant_hears_of_its_own_limits_before_a_providers_quota() {
+    let quota = Meter { scope: Scope::Provider, scope_id: 3, rule: LimitRule::Lease { limit: 1 } };
+    let full = Counter::Lease { live: 1 };
+    let own = bucket(Metric::Requests, 1_000, 1);
+    let told = |level_micro| {
+        let counters = [full.clone(), Counter::Bucket { level_micro, at: NOW }];
+        let meters = [quota.clone(), own.clone()];
+        refusal(decide(&meters, &counters, &call(1, 0), NOW).unwrap())
+    };
+    assert_eq!(told(0).scope, Scope::Tenant);
+    assert_eq!(told(MICRO).scope, Scope::Provider);
+}
+
+#[test]
 fn a_counter_of_another_kind_is_an_error_and_not_an_admission() {
     let wrong = decide(&[month(1, 0)], &[Counter::Lease { live: 0 }], &call(1, 1), NOW);
     assert_eq!(wrong, Err(AdmissionError::CounterMismatch(0)));

@@ -25,13 +25,22 @@ pub(super) enum Decided {
 }
 
 /// Decides on an ask in one transaction.
-pub(super) async fn admit(pool: &PgPool, ask: &Ask) -> Result<Decided, LimiterError> {
+pub(super) async fn admit(
+    pool: &PgPool,
+    ask: &Ask,
+    epoch: Option<i64>,
+) -> Result<Decided, LimiterError> {
     let scopes = ask.meters.iter().map(|meter| (meter.scope, meter.scope_id));
     let locks = Locks::of(ask.tenant_id, scopes);
     let mut transaction = pool.begin().await?;
     let now = locks.take(&mut transaction, ask.now).await?;
     let counted = counters::count(&ask.meters, &ask.zone, now)?;
     let mut known = read(&mut transaction, ask, &counted, now).await?;
+    // Read under the lock: whoever warms other counters waits for it, and then finds what is held here.
+    if epoch.is_some() && known.authority != epoch {
+        transaction.rollback().await?;
+        return Err(LimiterError::Superseded);
+    }
     let mut ended_holds = 0;
     if known.has_expired {
         ended_holds =

@@ -65,6 +65,8 @@ pub(super) struct Read {
     pub(super) own: Option<OwnHold>,
     /// Whether the tenant has holds that have expired.
     pub(super) has_expired: bool,
+    /// The epoch under which this engine has the authority; nothing when it has not.
+    pub(super) authority: Option<i64>,
 }
 
 /// The hold of a request that asks again.
@@ -86,6 +88,7 @@ struct Row {
     used: Option<Vec<i64>>,
     balance_nanos: Option<i64>,
     has_expired: bool,
+    authority: Option<i64>,
     own_takes: Option<Json<Vec<Take>>>,
     own_charge_nanos: Option<i64>,
     own_admitted_ms: Option<i64>,
@@ -142,10 +145,11 @@ pub(super) async fn read(
     let mut rows = rows(connection, tenant_id, counted, request_id, now).await?;
     let own = rows.first_mut().and_then(Row::own);
     let has_expired = rows.first().is_some_and(|row| row.has_expired);
+    let authority = rows.first().and_then(|row| row.authority);
     rows.retain(|row| row.ord.is_some());
     let counters =
         counted.iter().zip(&rows).map(|(counted, row)| row.counter(counted, now)).collect();
-    Ok(Read { counters, own, has_expired })
+    Ok(Read { counters, own, has_expired, authority })
 }
 
 async fn rows(
@@ -162,6 +166,7 @@ async fn rows(
                   s.held as "held?", u.starts as "starts?", u.used as "used?",
                   (select balance_nanos from balances where tenant_id = $1) as balance_nanos,
                   exists (select from holds e where e.tenant_id = $1 and e.expires_ms <= $2) as "has_expired!",
+                  (select epoch from limiter_authority where mode = 'postgres' and ready) as authority,
                   own.takes as "own_takes?: Json<Vec<Take>>", own.charge_nanos as "own_charge_nanos?",
                   own.admitted_ms as "own_admitted_ms?", own.expires_ms as "own_expires_ms?"
            from (values (1)) as one (row)

@@ -1,9 +1,10 @@
 //! Holds that nobody ended: released, and written down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use domain::admission::{Scope, Take};
 use domain::id::{RequestId, TenantId};
+use domain::money::Nanos;
 use domain::window::UnixMs;
 use ledger::DriftNote;
 use ledger::drift::{self, Found};
@@ -13,6 +14,7 @@ use sqlx::{PgConnection, PgPool};
 use super::give_back::{Ended, Ending, give_back};
 use super::lock::{self, Locks};
 use crate::admission::LimiterError;
+use crate::hold::Actual;
 
 /// The kind of drift that an expired hold is.
 pub(crate) const HOLD_EXPIRED: &str = "hold_expired";
@@ -30,6 +32,7 @@ struct Expired {
     request_id: String,
     takes: Json<Vec<Take>>,
     charge_nanos: i64,
+    admitted_ms: i64,
 }
 
 /// Ends expired holds of a tenant, the request's own first; says how many. The caller's transaction has the locks.
@@ -43,7 +46,7 @@ pub(super) async fn pop(
     let own = own.map_or_else(String::new, |id| id.to_string());
     let expired = sqlx::query_as!(
         Expired,
-        r#"select request_id, takes as "takes: Json<Vec<Take>>", charge_nanos
+        r#"select request_id, takes as "takes: Json<Vec<Take>>", charge_nanos, admitted_ms
            from holds
            where tenant_id = $1 and expires_ms <= $2
            order by request_id = $3 desc, expires_ms, request_id
@@ -58,7 +61,8 @@ pub(super) async fn pop(
     end(connection, tenant_id, locks, &expired, now).await
 }
 
-/// Ends these holds if they have expired, and writes each down.
+/// Ends these holds if they have expired: one whose event is written with what it says, another with nothing, after it
+/// is written down.
 async fn end(
     connection: &mut PgConnection,
     tenant_id: TenantId,
@@ -68,12 +72,17 @@ async fn end(
 ) -> Result<usize, LimiterError> {
     let mut ended = Vec::with_capacity(expired.len());
     let mut notes = BTreeMap::new();
+    let written = written(&mut *connection, expired).await?;
     // A hold on a provider whose lock is not taken here is left to the reaper, which takes them all.
     for hold in expired.iter().filter(|hold| locks.cover(&hold.takes)) {
         let unreadable = |_| LimiterError::Unreadable(hold.request_id.clone());
         let request_id: RequestId = hold.request_id.parse().map_err(unreadable)?;
-        ended.push(Ended { request_id, takes: &hold.takes, ending: Ending::Unused });
-        notes.insert(request_id, note(hold.charge_nanos));
+        let event = written.get(&(hold.request_id.as_str(), hold.admitted_ms));
+        let ending = event.map_or(Ending::Unused, |actual| Ending::Settled(*actual));
+        ended.push(Ended { request_id, takes: &hold.takes, ending });
+        if event.is_none() {
+            notes.insert(request_id, note(hold.charge_nanos));
+        }
     }
     let gone = give_back(&mut *connection, tenant_id, locks, &ended, true, Some(now)).await?;
     notes.retain(|request_id, _| gone.contains(request_id));
@@ -84,6 +93,35 @@ async fn end(
     drift::record(connection, &found).await?;
     metrics::counter!("weir_limiter_holds_expired_total").increment(gone.len() as u64);
     Ok(gone.len())
+}
+
+/// What the calls used of which the events are in the books, by name and instant of admission.
+async fn written<'a>(
+    connection: &mut PgConnection,
+    expired: &'a [Expired],
+) -> Result<HashMap<(&'a str, i64), Actual>, LimiterError> {
+    if expired.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids: Vec<String> = expired.iter().map(|hold| hold.request_id.clone()).collect();
+    let rows = sqlx::query!(
+        r#"select request_id, (extract(epoch from admitted_at) * 1000)::bigint as "admitted_ms!", charge_nanos,
+                  input + cached_input + cache_write_short + cache_write_long + input_audio
+                  + output + reasoning + output_audio + output_image as "tokens!"
+           from usage_events where request_id = any($1)"#,
+        &ids[..],
+    )
+    .fetch_all(connection)
+    .await?;
+    let mut written = HashMap::with_capacity(rows.len());
+    for row in rows {
+        let own = expired.iter().find(|hold| hold.request_id == row.request_id);
+        if let Some(own) = own {
+            let actual = Actual { tokens: row.tokens, charge: Nanos(row.charge_nanos) };
+            written.insert((own.request_id.as_str(), row.admitted_ms), actual);
+        }
+    }
+    Ok(written)
 }
 
 fn note(charge_nanos: i64) -> DriftNote {
@@ -100,7 +138,7 @@ fn note(charge_nanos: i64) -> DriftNote {
 pub(super) async fn reap(pool: &PgPool, now: Option<UnixMs>) -> Result<u64, LimiterError> {
     let seen_at = lock::clock(pool, now).await?;
     let rows = sqlx::query!(
-        r#"select request_id, tenant_id, takes as "takes: Json<Vec<Take>>", charge_nanos
+        r#"select request_id, tenant_id, takes as "takes: Json<Vec<Take>>", charge_nanos, admitted_ms
            from holds
            where expires_ms <= $1
            order by expires_ms
@@ -116,6 +154,7 @@ pub(super) async fn reap(pool: &PgPool, now: Option<UnixMs>) -> Result<u64, Limi
             request_id: row.request_id,
             takes: row.takes,
             charge_nanos: row.charge_nanos,
+            admitted_ms: row.admitted_ms,
         });
     }
     let mut reaped = 0;

@@ -18,16 +18,21 @@ const KEYS: i64 = 1 << 31;
 
 /// The locks of one tenant and of the providers whose own counters are concerned, in the order they are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Locks(BTreeSet<(i32, i32)>);
+pub(crate) struct Locks(BTreeSet<(i32, i32)>);
 
 impl Locks {
     /// The tenant's lock, and one for each provider among these scopes.
-    pub(super) fn of(tenant_id: TenantId, scopes: impl IntoIterator<Item = (Scope, i64)>) -> Self {
+    pub(crate) fn of(tenant_id: TenantId, scopes: impl IntoIterator<Item = (Scope, i64)>) -> Self {
         let providers = scopes.into_iter().filter(|(scope, _)| *scope == Scope::Provider);
         let mut locks: BTreeSet<_> =
             providers.map(|(_, provider)| (PROVIDER_CLASS, folded(provider))).collect();
         locks.insert((TENANT_CLASS, folded(tenant_id.0)));
         Self(locks)
+    }
+
+    /// The lock of a provider's own counters alone.
+    pub(crate) fn of_provider(provider: i64) -> Self {
+        Self(BTreeSet::from([(PROVIDER_CLASS, folded(provider))]))
     }
 
     /// Whether they cover what a hold took.
@@ -48,7 +53,7 @@ impl Locks {
 
     /// Takes the locks until the transaction ends, and then reads the clock: an instant before the wait could
     /// lie before one that is already written down.
-    pub(super) async fn take(
+    pub(crate) async fn take(
         &self,
         connection: &mut PgConnection,
         now: Option<UnixMs>,

@@ -7,7 +7,7 @@ use domain::plan::{LimitRule, Metric};
 use limiter::{Admission, Verdict};
 use tokio::task::JoinSet;
 
-use crate::fixture::{House, NOON, again, ask, event, house, month, usd};
+use crate::fixture::{House, NOON, again, ask, event, month, usd};
 
 /// Puts `asks` calls of one tenant to four engines at the same time; says how many passed.
 async fn admitted_in_parallel(house: &House, tenant: i64, asks: usize) -> usize {
@@ -23,9 +23,8 @@ async fn admitted_in_parallel(house: &House, tenant: i64, asks: usize) -> usize 
     verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Admit(_))).count()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_thousand_parallel_calls_on_a_budget_for_ten_pass_ten_times() {
-    let house = house().await;
+in_all_engines!(a_thousand_parallel_calls_on_a_budget_for_ten_pass_ten_times);
+async fn a_thousand_parallel_calls_on_a_budget_for_ten_pass_ten_times(house: House) {
     // The first call of the tenant makes its counters; the thousand find them.
     let warm = ask(1, &[month(1_000, 0)], 1, 100);
     let hold = house.admitted(&warm).await;
@@ -33,18 +32,16 @@ async fn a_thousand_parallel_calls_on_a_budget_for_ten_pass_ten_times() {
     assert_eq!(admitted_in_parallel(&house, 1, 1_000).await, 10);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_first_calls_ever_of_a_tenant_pass_ten_times_as_well() {
-    let house = house().await;
+in_all_engines!(the_first_calls_ever_of_a_tenant_pass_ten_times_as_well);
+async fn the_first_calls_ever_of_a_tenant_pass_ten_times_as_well(house: House) {
     assert_eq!(admitted_in_parallel(&house, 77, 300).await, 10);
     let held: i64 =
         house.engine.held_by_tenant().await.unwrap().iter().map(|(_, held)| held.0).sum();
     assert_eq!(held, 1_000);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_hundred_holds_on_the_last_ten_dollars_pass_195_times_and_all_come_back() {
-    let house = house().await;
+in_all_engines!(two_hundred_holds_on_the_last_ten_dollars_pass_195_times_and_all_come_back);
+async fn two_hundred_holds_on_the_last_ten_dollars_pass_195_times_and_all_come_back(house: House) {
     let month = [month(usd("200"), 500)];
     let earlier = ask(7, &month, 1, usd("190"));
     let hold = house.admitted(&earlier).await;
@@ -73,10 +70,13 @@ async fn two_hundred_holds_on_the_last_ten_dollars_pass_195_times_and_all_come_b
     assert_eq!((back.used, back.held, back.left()), (usd("190"), 0, usd("20")));
 }
 
-/// Serves calls that use exactly what they hold, each written and then settled late.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn ten_calls_pass_on_a_budget_for_ten_although_events_are_written_before_holds_are_settled() {
-    let house = house().await;
+// Calls that use exactly what they hold, each written and then settled late.
+in_all_engines!(
+    ten_calls_pass_on_a_budget_for_ten_although_events_are_written_before_holds_are_settled
+);
+async fn ten_calls_pass_on_a_budget_for_ten_although_events_are_written_before_holds_are_settled(
+    house: House,
+) {
     let first = ask(1, &[month(1_000, 0)], 1, 100);
     let mut calls = JoinSet::new();
     for number in 0..200 {
@@ -97,9 +97,8 @@ async fn ten_calls_pass_on_a_budget_for_ten_although_events_are_written_before_h
     assert_eq!((reading.used, reading.held), (1_000, 0));
 }
 
-#[tokio::test]
-async fn a_call_that_is_written_and_not_yet_settled_does_not_stand_in_the_way() {
-    let house = house().await;
+in_all_engines!(a_call_that_is_written_and_not_yet_settled_does_not_stand_in_the_way);
+async fn a_call_that_is_written_and_not_yet_settled_does_not_stand_in_the_way(house: House) {
     let lease = LimitRule::Lease { limit: 1 };
     let tokens = LimitRule::Bucket { metric: Metric::Tokens, rate_milli_per_s: 0, capacity: 1_000 };
     let call = ask(1, &[month(100, 0), lease, tokens], 300, 60);

@@ -7,10 +7,13 @@ use domain::plan::{LimitRule, Metric};
 use domain::usage::{Dialect, Outcome, Usage, UsageSource};
 use domain::window::{UnixMs, Zone};
 use ledger::{Ledger, UsageEvent, WriterConfig};
-use limiter::{Admission, Ask, Hold, PostgresEngine, Reading, Verdict};
+use limiter::{Admission, Ask, Hold, Reading, RedisConfig, Verdict};
 use sqlx::PgPool;
-use testkit::TestDatabase;
+use testkit::{TestDatabase, TestRedis};
 use tokio_util::task::TaskTracker;
+
+use crate::engine::{DEADLINE, EPOCH};
+pub(crate) use crate::engine::{Engine, Kind};
 
 /// Noon of 15 November 2026, UTC.
 pub(crate) const NOON: UnixMs = UnixMs(1_794_744_000_000);
@@ -18,26 +21,47 @@ pub(crate) const NOON: UnixMs = UnixMs(1_794_744_000_000);
 pub(crate) struct House {
     pub(crate) db: TestDatabase,
     pub(crate) tasks: TaskTracker,
-    pub(crate) engine: PostgresEngine,
+    pub(crate) engine: Engine,
     pub(crate) ledger: Ledger,
-}
-
-pub(crate) async fn house() -> House {
-    let db = testkit::database().await;
-    let tasks = TaskTracker::new();
-    let engine = PostgresEngine::new(db.pool.clone(), tasks.clone());
-    let ledger = Ledger::start(db.another_pool(), &tasks, WriterConfig::default());
-    House { db, tasks, engine, ledger }
+    redis: Option<RedisConfig>,
+    /// Keeps the test's keys until it is over.
+    keys: Option<TestRedis>,
 }
 
 impl House {
+    /// A database with an engine of this kind, which has the authority.
+    pub(crate) async fn on(kind: Kind) -> Self {
+        let db = testkit::database().await;
+        let tasks = TaskTracker::new();
+        let keys = match kind {
+            Kind::Postgres => None,
+            Kind::Redis => Some(testkit::redis()),
+            Kind::Cluster => Some(testkit::redis_cluster()),
+        };
+        let redis = keys.as_ref().map(|keys| RedisConfig {
+            url: keys.url.clone(),
+            prefix: keys.prefix.trim_end_matches(':').to_owned(),
+            deadline: DEADLINE,
+        });
+        if redis.is_some() {
+            sqlx::query("update limiter_authority set mode = 'redis', epoch = $1")
+                .bind(EPOCH)
+                .execute(&db.pool)
+                .await
+                .unwrap();
+        }
+        let engine = Engine::new(&db.pool, redis.as_ref(), &tasks);
+        let ledger = Ledger::start(db.another_pool(), &tasks, WriterConfig::default());
+        Self { db, tasks, engine, ledger, redis, keys: keys }
+    }
+
     /// An engine with connections of its own, as a second process would have one.
-    pub(crate) fn another_engine(&self) -> PostgresEngine {
-        PostgresEngine::new(self.db.pool.clone(), self.tasks.clone())
+    pub(crate) fn another_engine(&self) -> Engine {
+        Engine::new(&self.db.pool, self.redis.as_ref(), &self.tasks)
     }
 
     /// Now this process's engine and now another's.
-    pub(crate) fn another_engine_every(&self, number: i64) -> PostgresEngine {
+    pub(crate) fn another_engine_every(&self, number: i64) -> Engine {
         if number % 40 == 0 { self.another_engine() } else { self.engine.clone() }
     }
 
@@ -72,9 +96,11 @@ impl House {
         refused(self.engine.admit(ask).await.unwrap())
     }
 
-    /// Every row of the engine's tables, as text.
+    /// Every row of the engine's tables and every key of its own, as text.
     pub(crate) async fn counters(&self) -> Vec<String> {
-        rows(&self.db.pool).await
+        let mut counters = rows(&self.db.pool).await;
+        counters.extend(self.keys.as_ref().map(TestRedis::dump).unwrap_or_default());
+        counters
     }
 }
 

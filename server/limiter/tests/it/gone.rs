@@ -5,11 +5,11 @@ use std::time::Duration;
 use limiter::Admission;
 use tokio::time::timeout;
 
-use crate::fixture::{NOON, again, ask, house, month};
+use crate::fixture::{House, Kind, NOON, again, ask, month};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_caller_that_goes_away_leaves_no_transaction_open_and_no_broken_connection() {
-    let house = house().await;
+    let house = House::on(Kind::Postgres).await;
     let call = ask(1, &[month(1_000_000, 0)], 1, 10);
     let mut left = 0;
     for wait_us in 0..150_u64 {

@@ -6,7 +6,7 @@ use domain::plan::{LimitRule, Metric};
 use domain::window::{RollingWindow, UnixMs, Zone};
 use limiter::{Admission, Verdict};
 
-use crate::fixture::{NOON, again, again_at, ask, bucket, event, house, month};
+use crate::fixture::{House, NOON, again, again_at, ask, bucket, event, month};
 
 const LIMITS: fn() -> Vec<LimitRule> = || {
     vec![
@@ -18,9 +18,8 @@ const LIMITS: fn() -> Vec<LimitRule> = || {
     ]
 };
 
-#[tokio::test]
-async fn asking_again_gives_the_same_hold_and_takes_nothing_more() {
-    let house = house().await;
+in_all_engines!(asking_again_gives_the_same_hold_and_takes_nothing_more);
+async fn asking_again_gives_the_same_hold_and_takes_nothing_more(house: House) {
     let call = ask(1, &LIMITS(), 100, 50);
     let first = house.admitted(&call).await;
     let before = house.counters().await;
@@ -29,9 +28,8 @@ async fn asking_again_gives_the_same_hold_and_takes_nothing_more() {
     assert_eq!(house.counters().await, before);
 }
 
-#[tokio::test]
-async fn settling_books_the_use_gives_back_the_rest_and_twice_changes_nothing() {
-    let house = house().await;
+in_all_engines!(settling_books_the_use_gives_back_the_rest_and_twice_changes_nothing);
+async fn settling_books_the_use_gives_back_the_rest_and_twice_changes_nothing(house: House) {
     let call = ask(1, &LIMITS(), 100, 50);
     let hold = house.admitted(&call).await;
     house.finish(&hold, 30, 20, NOON).await;
@@ -47,9 +45,8 @@ async fn settling_books_the_use_gives_back_the_rest_and_twice_changes_nothing() 
     assert_eq!(house.counters().await, before);
 }
 
-#[tokio::test]
-async fn a_call_is_not_refused_for_money_that_a_written_call_still_holds() {
-    let house = house().await;
+in_all_engines!(a_call_is_not_refused_for_money_that_a_written_call_still_holds);
+async fn a_call_is_not_refused_for_money_that_a_written_call_still_holds(house: House) {
     let call = ask(1, &[month(100, 0), LimitRule::Lease { limit: 1 }], 10, 60);
     let hold = house.admitted(&call).await;
     // The event is in the books, and nobody has settled the hold yet: 60 are used, and 60 seem to be held.
@@ -64,9 +61,8 @@ async fn a_call_is_not_refused_for_money_that_a_written_call_still_holds() {
     assert_eq!(house.reading(&call, NOON).await, reading);
 }
 
-#[tokio::test]
-async fn releasing_gives_everything_back_but_the_place_in_the_rate_of_requests() {
-    let house = house().await;
+in_all_engines!(releasing_gives_everything_back_but_the_place_in_the_rate_of_requests);
+async fn releasing_gives_everything_back_but_the_place_in_the_rate_of_requests(house: House) {
     let call = ask(1, &LIMITS(), 100, 50);
     let hold = house.admitted(&call).await;
     house.release(&hold, NOON).await;
@@ -78,9 +74,8 @@ async fn releasing_gives_everything_back_but_the_place_in_the_rate_of_requests()
     );
 }
 
-#[tokio::test]
-async fn tokens_beyond_the_estimate_are_owed_and_the_next_call_waits_for_them() {
-    let house = house().await;
+in_all_engines!(tokens_beyond_the_estimate_are_owed_and_the_next_call_waits_for_them);
+async fn tokens_beyond_the_estimate_are_owed_and_the_next_call_waits_for_them(house: House) {
     let call = ask(1, &[bucket(Metric::Tokens, 1_000_000, 60_000)], 1_000, 0);
     let hold = house.admitted(&call).await;
     // Settled after a pause in which the bucket filled up again: the debt counts in full all the same.
@@ -93,9 +88,8 @@ async fn tokens_beyond_the_estimate_are_owed_and_the_next_call_waits_for_them() 
     house.admitted(&again_at(&call, later.plus_ms(31_000))).await;
 }
 
-#[tokio::test]
-async fn a_bucket_does_not_overflow_when_tokens_come_back() {
-    let house = house().await;
+in_all_engines!(a_bucket_does_not_overflow_when_tokens_come_back);
+async fn a_bucket_does_not_overflow_when_tokens_come_back(house: House) {
     let call = ask(1, &[bucket(Metric::Tokens, 1_000_000, 1_000)], 600, 0);
     let hold = house.admitted(&call).await;
     let later = NOON.plus_ms(60_000);
@@ -103,9 +97,8 @@ async fn a_bucket_does_not_overflow_when_tokens_come_back() {
     assert_eq!(house.reading(&call, later).await.level, Some(1_000));
 }
 
-#[tokio::test]
-async fn a_call_over_the_end_of_the_month_counts_in_the_month_of_its_admission() {
-    let house = house().await;
+in_all_engines!(a_call_over_the_end_of_the_month_counts_in_the_month_of_its_admission);
+async fn a_call_over_the_end_of_the_month_counts_in_the_month_of_its_admission(house: House) {
     // The last millisecond of November 2026 in Kathmandu, 5:45 ahead of UTC.
     let midnight = UnixMs(1_796_062_500_000);
     let zone = Zone::named("Asia/Kathmandu").unwrap();
@@ -127,9 +120,8 @@ async fn a_call_over_the_end_of_the_month_counts_in_the_month_of_its_admission()
     assert_eq!((reading.used, reading.held, reading.left()), (0, 0, 100));
 }
 
-#[tokio::test]
-async fn only_windows_are_booked_and_only_months_alert() {
-    let house = house().await;
+in_all_engines!(only_windows_are_booked_and_only_months_alert);
+async fn only_windows_are_booked_and_only_months_alert(house: House) {
     let hold = house.admitted(&ask(1, &LIMITS(), 100, 50)).await;
     let bookings = hold.bookings(30, Nanos(20));
     let booked: Vec<_> =
@@ -140,9 +132,8 @@ async fn only_windows_are_booked_and_only_months_alert() {
     assert_eq!(bookings[1].alert.as_ref().unwrap().limit, 10_000);
 }
 
-#[tokio::test]
-async fn the_month_alert_fires_when_the_events_of_holds_cross_it() {
-    let house = house().await;
+in_all_engines!(the_month_alert_fires_when_the_events_of_holds_cross_it);
+async fn the_month_alert_fires_when_the_events_of_holds_cross_it(house: House) {
     let call = ask(1, &[month(1_000, 5_000)], 1, 790);
     let first = house.admitted(&call).await;
     house.finish(&first, 1, 790, NOON).await;
@@ -158,9 +149,8 @@ async fn the_month_alert_fires_when_the_events_of_holds_cross_it() {
     assert_eq!(marks, [(80, 1_000, 1_300), (100, 1_000, 1_300)]);
 }
 
-#[tokio::test]
-async fn a_renewed_hold_lives_on_and_one_that_is_gone_does_not_come_back() {
-    let house = house().await;
+in_all_engines!(a_renewed_hold_lives_on_and_one_that_is_gone_does_not_come_back);
+async fn a_renewed_hold_lives_on_and_one_that_is_gone_does_not_come_back(house: House) {
     let hold = house.admitted(&ask(1, &LIMITS(), 1, 1)).await;
     let later = NOON.plus_ms(600_000);
     let until = house.engine.renew(&hold, Some(later)).await.unwrap();
@@ -169,9 +159,8 @@ async fn a_renewed_hold_lives_on_and_one_that_is_gone_does_not_come_back() {
     assert_eq!(house.engine.renew(&hold, Some(later)).await.unwrap(), None);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_caller_that_goes_away_at_any_moment_leaves_no_hold() {
-    let house = house().await;
+in_all_engines!(a_caller_that_goes_away_at_any_moment_leaves_no_hold);
+async fn a_caller_that_goes_away_at_any_moment_leaves_no_hold(house: House) {
     let call = ask(1, &[month(1_000_000, 0), LimitRule::Lease { limit: 1_000 }], 1, 10);
     let mut left = 0;
     for wait_us in 0..200_u64 {
@@ -193,9 +182,8 @@ async fn a_caller_that_goes_away_at_any_moment_leaves_no_hold() {
     assert_eq!(house.engine.held_by_tenant().await.unwrap(), []);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn settles_and_asks_at_the_same_time_lose_nothing() {
-    let house = house().await;
+in_all_engines!(settles_and_asks_at_the_same_time_lose_nothing);
+async fn settles_and_asks_at_the_same_time_lose_nothing(house: House) {
     let rules = [
         month(1_000_000, 0),
         LimitRule::Lease { limit: 1_000 },

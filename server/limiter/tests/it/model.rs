@@ -139,6 +139,9 @@ impl Model {
         for take in &hold.takes {
             if let TakeKind::Window { slice_start, .. } = take.kind {
                 let used = used(take.metric, tokens, charge);
+                if used == 0 {
+                    continue;
+                }
                 *self.slices.entry((take.meter.clone(), slice_start)).or_default() += used;
             }
         }
@@ -188,7 +191,12 @@ impl Model {
             .map(|(id, hold)| (Some(*id) != own, hold.expires_at, *id))
             .collect();
         over.sort();
-        let over: Vec<_> = over.into_iter().take(most).map(|(_, _, id)| (id, None)).collect();
+        // One whose event is written ends with what it says, though nobody settled it.
+        let said = |id: &RequestId| {
+            let (admitted_at, tokens, charge) = *self.written.get(id)?;
+            (self.holds[id].admitted_at == admitted_at).then_some((tokens, charge))
+        };
+        let over: Vec<_> = over.into_iter().take(most).map(|(_, _, id)| (id, said(&id))).collect();
         self.expired += over.len();
         self.end_all(&over, now);
     }

@@ -1,5 +1,6 @@
 //! Random histories of one tenant, put to the engine and to the model: they must say the same at every step.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use domain::admission::{Decision, Estimate};
@@ -12,11 +13,13 @@ use limiter::{Actual, Admission, Ask, Hold, Verdict};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::fixture::{House, NOON, bucket, event, fresh_id, house, month, of_tenant};
+use crate::fixture::{House, Kind, NOON, bucket, event, fresh_id, month, of_tenant};
 use crate::model::{Model, ModelHold};
 
-/// How many histories: a minute's worth on a small machine.
-const HISTORIES: u32 = 60;
+/// How many histories each engine walks; `WEIR_TEST_HISTORIES` says another number, as the slow suite does.
+const HISTORIES: u32 = 170;
+/// How long an expired hold is remembered by Redis: nobody settles later than that.
+const REMEMBERED_MS: i64 = 31 * 24 * 3_600_000;
 /// How many steps a history has at most.
 const STEPS: usize = 40;
 
@@ -89,6 +92,7 @@ fn plan(number: usize) -> Vec<LimitRule> {
 /// One history: a tenant of its own in the engine, and a model.
 struct Walk<'a> {
     house: &'a House,
+    kind: Kind,
     model: Model,
     tenant: TenantId,
     now: UnixMs,
@@ -96,6 +100,9 @@ struct Walk<'a> {
     /// Every hold that was ever given.
     holds: Vec<Hold>,
     asks: Vec<Ask>,
+    /// What the events say that are in the books.
+    written: HashMap<RequestId, (i64, i64)>,
+    released: HashSet<RequestId>,
 }
 
 impl Walk<'_> {
@@ -121,6 +128,10 @@ impl Walk<'_> {
             }
             Step::AskAgain { which } if !self.asks.is_empty() => {
                 let ask = self.asks[which % self.asks.len()].clone();
+                if self.written.contains_key(&ask.request_id) {
+                    // A call that is in the books is over: nobody asks for it again.
+                    return Ok(());
+                }
                 self.put(self.ask(ask.request_id, ask.estimate.tokens, ask.estimate.charge.0))
                     .await?;
             }
@@ -129,15 +140,23 @@ impl Walk<'_> {
                 self.finish(*which, 77, 33).await?;
                 self.finish(*which, 77, 33).await?;
             }
+            // Redis learns of the use when the hold is settled: what happens in between is no step that both can take
+            // alike, and has scenarios of its own.
+            Step::Write { .. } if self.kind != Kind::Postgres => {}
             Step::Write { which, tokens, charge } => {
-                if let Some(hold) = self.picked(*which) {
+                if let Some(hold) =
+                    self.picked(*which).filter(|h| !self.released.contains(&h.request_id))
+                {
                     self.write(&hold, *tokens, *charge).await;
                 }
             }
             Step::Release { which } => {
-                if let Some(hold) = self.picked(*which) {
+                // What is in the books is settled, never released.
+                let hold = self.picked(*which);
+                if let Some(hold) = hold.filter(|h| !self.written.contains_key(&h.request_id)) {
                     self.house.engine.release(&hold, Some(self.now)).await.unwrap();
                     self.model.end(hold.request_id, None, self.now);
+                    self.released.insert(hold.request_id);
                 }
             }
             Step::Renew { which } => {
@@ -159,6 +178,7 @@ impl Walk<'_> {
                     reason: "walk",
                 };
                 adjustment(&self.house.db.pool, paid).await.unwrap();
+                self.house.engine.credit_changed(self.tenant).await;
                 self.model.balance += amount;
             }
             Step::ChangePlan { plan } => self.plan = *plan,
@@ -180,6 +200,7 @@ impl Walk<'_> {
                 };
                 prop_assert_eq!(&known, own);
                 prop_assert_eq!(&hold.takes, takes);
+                self.released.remove(&hold.request_id);
                 self.holds.retain(|old| old.request_id != hold.request_id);
                 self.holds.push(hold.clone());
             }
@@ -199,6 +220,7 @@ impl Walk<'_> {
             let (takes, admitted_at) = (hold.takes.clone(), hold.admitted_at);
             let known = ModelHold { takes, admitted_at, expires_at: hold.expires_at };
             self.model.book(hold.request_id, &known, tokens, charge);
+            self.written.insert(hold.request_id, (tokens, charge));
         }
     }
 
@@ -209,7 +231,16 @@ impl Walk<'_> {
         charge: i64,
     ) -> Result<(), TestCaseError> {
         let Some(hold) = self.picked(which) else { return Ok(()) };
+        if self.released.contains(&hold.request_id) {
+            // Nothing was used: there is no event and nothing to settle.
+            return Ok(());
+        }
+        if self.now.since_ms(hold.expires_at) >= REMEMBERED_MS {
+            return Ok(());
+        }
         self.write(&hold, tokens, charge).await;
+        // A call is settled with what its event says.
+        let (tokens, charge) = self.written[&hold.request_id];
         let actual = Actual { tokens, charge: Nanos(charge) };
         self.house.engine.settle(&hold, &actual, Some(self.now)).await.unwrap();
         self.model.end(hold.request_id, Some((tokens, charge)), self.now);
@@ -219,18 +250,41 @@ impl Walk<'_> {
     async fn compare(&self) -> Result<(), TestCaseError> {
         let ask = self.ask(fresh_id(), 1, 1);
         let found = self.house.readings(&ask, self.now).await;
-        prop_assert_eq!(found, self.model.readings(&ask, self.now));
+        let expected = self.model.readings(&ask, self.now);
+        for (found, expected) in found.iter().zip(&expected) {
+            prop_assert_eq!(found, expected);
+        }
+        prop_assert_eq!(found.len(), expected.len());
         Ok(())
     }
 }
 
 #[test]
-fn the_engine_says_what_the_model_says_at_every_step_of_every_history() {
+fn postgres_says_what_the_model_says_at_every_step_of_every_history() {
+    walk_on(Kind::Postgres);
+}
+
+#[test]
+fn redis_says_what_the_model_says_at_every_step_of_every_history() {
+    walk_on(Kind::Redis);
+}
+
+#[test]
+fn a_cluster_says_what_the_model_says_at_every_step_of_every_history() {
+    walk_on(Kind::Cluster);
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests have no configuration but their environment")]
+fn histories() -> u32 {
+    std::env::var("WEIR_TEST_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(HISTORIES)
+}
+
+fn walk_on(kind: Kind) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let house = runtime.block_on(house());
+    let house = runtime.block_on(House::on(kind));
     let tenants = AtomicI64::new(1);
     let tally = [const { AtomicI64::new(0) }; 4];
-    let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: histories(), failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let histories = (proptest::collection::vec(step(), 1..STEPS), 0_usize..3);
     let outcome = runner.run(&histories, |(steps, plan)| {
@@ -238,7 +292,19 @@ fn the_engine_says_what_the_model_says_at_every_step_of_every_history() {
             let tenant = TenantId(tenants.fetch_add(1, Ordering::Relaxed));
             let model = Model::default();
             let (holds, asks) = (Vec::new(), Vec::new());
-            let mut walk = Walk { house: &house, model, tenant, now: NOON, plan, holds, asks };
+            let (written, released) = (HashMap::new(), HashSet::new());
+            let mut walk = Walk {
+                house: &house,
+                kind,
+                model,
+                tenant,
+                now: NOON,
+                plan,
+                holds,
+                asks,
+                written,
+                released,
+            };
             for step in &steps {
                 walk.step(step).await?;
             }
@@ -257,8 +323,6 @@ fn the_engine_says_what_the_model_says_at_every_step_of_every_history() {
     let [verdicts, refusals, expired, written] = tally.map(AtomicI64::into_inner);
     let counts =
         format!("{verdicts} verdicts, {refusals} refusals, {expired} expired, {written} written");
-    assert!(
-        verdicts > refusals * 5 / 4 && refusals > 50 && expired > 10 && written > 0,
-        "{counts}"
-    );
+    assert_eq!(written > 0, kind == Kind::Postgres, "{counts}");
+    assert!(verdicts > refusals * 5 / 4 && refusals > 50 && expired > 10, "{counts}");
 }

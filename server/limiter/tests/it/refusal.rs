@@ -11,11 +11,10 @@ use limiter::{Admission, LimiterError, PostgresEngine};
 use sqlx::postgres::PgPoolOptions;
 use tokio_util::task::TaskTracker;
 
-use crate::fixture::{NOON, again, again_at, ask, bucket, house, month, usd};
+use crate::fixture::{House, Kind, NOON, again, again_at, ask, bucket, month, usd};
 
-#[tokio::test]
-async fn a_refusal_changes_nothing() {
-    let house = house().await;
+in_all_engines!(a_refusal_changes_nothing);
+async fn a_refusal_changes_nothing(house: House) {
     let rules = [
         bucket(Metric::Requests, 1_000, 10),
         bucket(Metric::Tokens, 1_000, 1_000),
@@ -37,14 +36,13 @@ async fn a_refusal_changes_nothing() {
 
 #[tokio::test]
 async fn the_first_refusal_of_a_tenant_leaves_no_row() {
-    let house = house().await;
+    let house = House::on(Kind::Postgres).await;
     house.refused(&ask(1, &[LimitRule::Lease { limit: 0 }, month(10, 0)], 1, 11)).await;
     assert_eq!(house.counters().await, Vec::<String>::new());
 }
 
-#[tokio::test]
-async fn a_prepaid_tenant_spends_what_it_paid_in_and_not_more() {
-    let house = house().await;
+in_all_engines!(a_prepaid_tenant_spends_what_it_paid_in_and_not_more);
+async fn a_prepaid_tenant_spends_what_it_paid_in_and_not_more(house: House) {
     let call = ask(1, &[LimitRule::Balance], 1, usd("3"));
     assert_eq!(house.refused(&call).await.reason, Reason::BalanceExhausted);
     let paid = Movement {
@@ -54,6 +52,7 @@ async fn a_prepaid_tenant_spends_what_it_paid_in_and_not_more() {
         reason: "paid in",
     };
     top_up(&house.db.pool, paid).await.unwrap();
+    house.engine.credit_changed(call.tenant_id).await;
     for _ in 0..2 {
         let hold = house.admitted(&again(&call)).await;
         house.finish(&hold, 1, usd("3"), NOON).await;
@@ -66,9 +65,8 @@ async fn a_prepaid_tenant_spends_what_it_paid_in_and_not_more() {
     assert_eq!((reading.limit, reading.used, reading.left()), (usd("10"), usd("6"), usd("4")));
 }
 
-#[tokio::test]
-async fn waiting_as_long_as_a_rolling_window_says_is_enough() {
-    let house = house().await;
+in_all_engines!(waiting_as_long_as_a_rolling_window_says_is_enough);
+async fn waiting_as_long_as_a_rolling_window_says_is_enough(house: House) {
     let window =
         LimitRule::Window { metric: Metric::Cost, window: RollingWindow::FiveHours, limit: 100 };
     let call = ask(1, &[window], 1, 60);
@@ -82,9 +80,8 @@ async fn waiting_as_long_as_a_rolling_window_says_is_enough() {
     house.admitted(&again_at(&call, NOON.plus_ms(wait))).await;
 }
 
-#[tokio::test]
-async fn two_limits_on_one_counter_are_an_error_and_not_an_admission() {
-    let house = house().await;
+in_all_engines!(two_limits_on_one_counter_are_an_error_and_not_an_admission);
+async fn two_limits_on_one_counter_are_an_error_and_not_an_admission(house: House) {
     let twice = ask(1, &[month(10, 0), month(20, 0)], 1, 1);
     let verdict = house.engine.admit(&twice).await;
     assert!(matches!(verdict, Err(LimiterError::SharedCounter("month_cost"))), "{verdict:?}");

@@ -5,7 +5,7 @@ use domain::plan::LimitRule;
 use limiter::Ask;
 use tokio::task::JoinSet;
 
-use crate::fixture::{House, NOON, again, ask, house, month};
+use crate::fixture::{House, NOON, again, ask, month};
 use limiter::{Admission, Verdict};
 
 /// An ask under the tenant's limit, its team's and its key's.
@@ -16,9 +16,8 @@ fn hierarchical(tenant: i64, caps: [i64; 3], charge: i64) -> Ask {
     call
 }
 
-#[tokio::test]
-async fn the_limit_that_binds_is_named() {
-    let house = house().await;
+in_all_engines!(the_limit_that_binds_is_named);
+async fn the_limit_that_binds_is_named(house: House) {
     for (caps, scope) in
         [([5, 9, 9], Scope::Tenant), ([9, 5, 9], Scope::Team), ([9, 9, 5], Scope::Key)]
     {
@@ -27,9 +26,8 @@ async fn the_limit_that_binds_is_named() {
     }
 }
 
-#[tokio::test]
-async fn a_call_is_booked_in_each_scope() {
-    let house = house().await;
+in_all_engines!(a_call_is_booked_in_each_scope);
+async fn a_call_is_booked_in_each_scope(house: House) {
     let call = hierarchical(1, [100, 50, 20], 10);
     let hold = house.admitted(&call).await;
     house.finish(&hold, 1, 8, NOON).await;
@@ -62,9 +60,8 @@ async fn admitted_of_many_tenants(house: &House) -> Vec<limiter::Hold> {
         .collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_providers_quota_holds_over_all_tenants_and_comes_back() {
-    let house = house().await;
+in_all_engines!(a_providers_quota_holds_over_all_tenants_and_comes_back);
+async fn a_providers_quota_holds_over_all_tenants_and_comes_back(house: House) {
     let holds = admitted_of_many_tenants(&house).await;
     assert_eq!(holds.len(), 10);
     for hold in &holds {
