@@ -32,7 +32,9 @@ mod expiry;
 mod fixture;
 mod gone;
 mod hold;
+
 mod model;
+mod outage;
 mod random_walk;
 mod refusal;
 mod scope;
