@@ -35,6 +35,13 @@ pub(crate) struct Bill {
     pub(crate) drift: Vec<DriftNote>,
 }
 
+impl Bill {
+    /// The same with nothing for the tenant to pay.
+    pub(crate) fn at_the_houses_cost(self) -> Self {
+        Self { charge: Nanos::ZERO, ..self }
+    }
+}
+
 /// Makes out the bill of a call that ended like `outcome`.
 pub(crate) fn make_out(facts: &Facts<'_>, tally: &Tally, outcome: Outcome) -> Bill {
     let mut anomaly = None;

@@ -1,9 +1,10 @@
 //! One metered call. Nothing else in Weir spends a tenant's money.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use domain::admission::Estimate;
+use domain::admission::{Estimate, Reason, Refusal, Scope};
 use domain::id::RequestId;
 use domain::rate_card::RateCard;
 use domain::window::UnixMs;
@@ -16,8 +17,10 @@ use tokio::sync::oneshot;
 use crate::Gateway;
 use crate::dialect::{self, Asked, Route, invalid};
 use crate::error::CallError;
-use crate::estimate::{self, PromptSize};
+use crate::estimate::{self, PromptSize, Yardstick};
+use crate::fail_point::FailPoint;
 use crate::finish::Finish;
+use crate::queue::{Caller, Outcome};
 use crate::reply::Reply;
 
 /// A request as it came in, with its key already known.
@@ -56,42 +59,91 @@ pub async fn call(
 pub(crate) type Answer = oneshot::Sender<Result<Reply, CallError>>;
 
 async fn serve(gateway: Gateway, offer: Offer, mut answer: Answer) {
-    let hold = match admit(&gateway, &offer).await {
-        Ok(hold) => hold,
+    let finish = match enter(gateway, offer, &mut answer).await {
+        Ok(finish) => finish,
         Err(error) => {
             // A client that has left needs no answer, and nothing is held.
             let _ = answer.send(Err(error));
             return;
         }
     };
-    let finish = Finish::new(gateway, offer, hold);
     match finish.forward(&mut answer).await {
         Some(Ok(response)) if response.status().is_success() => {
             finish.relay(response, answer).await;
         }
         Some(Ok(response)) => finish.rejected(response, answer).await,
         Some(Err(failure)) => finish.failed(failure, answer).await,
-        None => finish.abandoned().await,
+        None => finish.abandoned(answer).await,
     }
 }
 
-async fn admit(gateway: &Gateway, offer: &Offer) -> Result<Hold, CallError> {
+/// Admits the call and puts it on record.
+async fn enter(gateway: Gateway, offer: Offer, answer: &mut Answer) -> Result<Finish, CallError> {
+    // Asked before anything is held; opened again it is by a call that could be put on record.
+    if let Err(error) = gateway.spool.ready(Instant::now()) {
+        return Err(gateway.shut(&error));
+    }
+    let hold = admit(&gateway, &offer, answer).await?;
+    gateway.fail_points.reached(FailPoint::AfterAdmit);
+    let finish = Finish::open(gateway, offer, hold)?;
+    finish.reached(FailPoint::AfterOpen);
+    Ok(finish)
+}
+
+/// Asks for admission. A call that is refused may wait its turn, until its client leaves or the process ends.
+async fn admit(gateway: &Gateway, offer: &Offer, answer: &mut Answer) -> Result<Hold, CallError> {
+    let gone = async {
+        tokio::select! {
+            () = answer.closed() => {}
+            () = gateway.cut.cancelled() => {}
+        }
+    };
+    match gateway.queue.admit(&offer.caller(), || decide(gateway, offer), gone).await? {
+        Outcome::Admitted(hold) => Ok(hold),
+        Outcome::Refused(refusal) => Err(CallError::Refused(Box::new(refusal))),
+        Outcome::Gone => Err(CallError::Draining),
+    }
+}
+
+/// How long a call waits for those of its tenant that are over and not settled, before it is refused because of them.
+const SETTLING_WAIT: Duration = Duration::from_secs(1);
+
+/// A call whose client has its answer holds nothing in the client's eyes, though its event may still be on its way.
+/// So a refusal in which holds have a part is asked for again when those calls are settled.
+async fn decide(gateway: &Gateway, offer: &Offer) -> Result<Verdict, CallError> {
+    let tenant_id = offer.tenant.tenant.id;
+    let unsettled = gateway.settling.newest(tenant_id);
+    let mut verdict = ask(gateway, offer).await?;
+    if let Verdict::Refuse(refusal) = &verdict
+        && has_holds(refusal)
+        && let Some(newest) = unsettled
+    {
+        let settled = gateway.settling.settled_up_to(tenant_id, newest);
+        if tokio::time::timeout(SETTLING_WAIT, settled).await.is_ok() {
+            verdict = ask(gateway, offer).await?;
+        }
+    }
+    Ok(verdict)
+}
+
+/// Whether calls that are not settled have a part in a refusal.
+fn has_holds(refusal: &Refusal) -> bool {
+    refusal.held > 0 || refusal.reason == Reason::ConcurrencyExhausted
+}
+
+async fn ask(gateway: &Gateway, offer: &Offer) -> Result<Verdict, CallError> {
     let ask = Ask {
         request_id: offer.request.id,
         tenant_id: offer.tenant.tenant.id,
         zone: offer.tenant.tenant.zone.clone(),
-        meters: offer.tenant.meters(),
+        meters: offer.tenant.meters().into_iter().chain(offer.provider.meters()).collect(),
         estimate: offer.estimate,
         now: gateway.clock.for_engine(),
     };
-    match gateway.limiter.admit(&ask).await {
-        Ok(Verdict::Admit(hold)) => Ok(hold),
-        Ok(Verdict::Refuse(refusal)) => Err(CallError::Refused(Box::new(refusal))),
-        Err(error) => {
-            tracing::error!(request_id = %offer.request.id, %error, "no verdict");
-            Err(CallError::AdmissionUnavailable)
-        }
-    }
+    gateway.limiter.admit(&ask).await.map_err(|error| {
+        tracing::error!(request_id = %offer.request.id, %error, "no verdict");
+        CallError::AdmissionUnavailable
+    })
 }
 
 /// A call that may be made if the limits allow it: read, found in the catalogue, priced.
@@ -129,10 +181,19 @@ impl Offer {
         let body = dialect::prepare(&request.route, &request.body, &asked, &upstream_model, cap)?;
         let too_much = || invalid("the output bounds multiply beyond what can be priced", None);
         let output_bound = cap.checked_mul(asked.answers).ok_or_else(too_much)?;
-        let markup_bps = tenant.plan.markup_bps;
+        let yardstick = Yardstick {
+            context_tokens: model.context_tokens,
+            card: &card,
+            markup_bps: tenant.plan.markup_bps,
+            milli_bytes_per_token: gateway.calibration.milli_bytes_per_token(model.id),
+        };
         let estimate =
-            estimate::worst_case(&size, model.context_tokens, output_bound, &card, markup_bps)
-                .map_err(|_| too_much())?;
+            estimate::worst_case(&size, output_bound, &yardstick).map_err(|_| too_much())?;
+        if let Some(refusal) =
+            estimate::above_maximum(tenant.tenant.id, &tenant.plan.terms, &estimate)
+        {
+            return Err(CallError::Refused(Box::new(refusal)));
+        }
         Ok(Self {
             request,
             tenant: tenant.clone(),
@@ -146,6 +207,27 @@ impl Offer {
             output_bound,
             estimate,
         })
+    }
+}
+
+impl Offer {
+    /// The call as it stands in line.
+    fn caller(&self) -> Caller {
+        let (tenant, plan) = (&self.tenant, &self.tenant.plan);
+        let own = (Scope::Tenant, tenant.tenant.id.0);
+        Caller {
+            tenant: tenant.tenant.id,
+            owners: [
+                (Scope::Key, tenant.key.id.0),
+                tenant.team.as_ref().map_or(own, |team| (Scope::Team, team.id.0)),
+                own,
+                (Scope::Provider, self.provider.id.0),
+            ],
+            estimate: self.estimate,
+            weight: plan.terms.weight,
+            own_patience: Caller::patience_of(plan),
+            bytes: self.body.len(),
+        }
     }
 }
 

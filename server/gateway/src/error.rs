@@ -1,6 +1,7 @@
 //! Why a call is not served. A refusal by a limit is a verdict and is carried as such.
 
 use domain::admission::Refusal;
+use ledger::spool::SpoolError;
 
 /// Why a call got no answer from a provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +40,12 @@ pub enum CallError {
     /// The counters cannot be asked: nothing is forwarded that is not admitted.
     #[error("admission is not available")]
     AdmissionUnavailable,
+    /// The books are too far behind, or too much waits for them.
+    #[error("the books are behind: no call is taken until they have caught up")]
+    BooksUnavailable,
+    /// The call cannot be put on record: nothing is forwarded that could be lost.
+    #[error("the call cannot be put on record")]
+    SpoolUnavailable,
     /// The model's provider is switched off or missing.
     #[error("no provider serves this model now")]
     ProviderDown,
@@ -48,6 +55,15 @@ pub enum CallError {
     /// The process stops before the call began.
     #[error("the gateway is stopping")]
     Draining,
+}
+
+impl From<&SpoolError> for CallError {
+    fn from(error: &SpoolError) -> Self {
+        match error {
+            SpoolError::Unwritable(_) => Self::SpoolUnavailable,
+            SpoolError::Full(_) | SpoolError::Behind(_) => Self::BooksUnavailable,
+        }
+    }
 }
 
 /// How a provider failed.

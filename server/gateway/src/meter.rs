@@ -29,6 +29,8 @@ pub(crate) struct Meter {
     pub(crate) tally: Tally,
     /// Whether the usage that only Weir asked for is kept from the client.
     hide_usage: bool,
+    /// Whether a frame has been passed on.
+    passed: bool,
     pub(crate) terminal: bool,
     pub(crate) blocked: bool,
     /// Why the stream is a failure, if it is one.
@@ -49,6 +51,7 @@ impl Meter {
             feed,
             tally: Tally::new(dialect),
             hide_usage,
+            passed: false,
             terminal: false,
             blocked: false,
             failed: None,
@@ -87,6 +90,15 @@ impl Meter {
                     return Feed::Lost;
                 }
             }
+        }
+    }
+
+    /// Whether what came so far is a beginning of an answer: a frame, an element, or bytes that are neither.
+    pub(crate) const fn has_begun(&self) -> bool {
+        match &self.feed {
+            Feed::Sse(_) => self.passed,
+            Feed::Array { any, .. } => *any,
+            Feed::Lost => true,
         }
     }
 
@@ -165,6 +177,7 @@ impl Meter {
         let hidden = self.hide_usage && matches!(&told, Ok(told) if told.usage_only);
         self.note(told);
         if !hidden {
+            self.passed = true;
             out.push(frame.raw);
         }
     }

@@ -15,16 +15,16 @@ use crate::upstream::millis;
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 impl Finish {
-    /// Reads the answer whole, writes it into the books, and passes it on.
+    /// Reads the answer whole, puts its end on record, and passes it on.
     pub(super) async fn relay_whole(self, mut response: reqwest::Response, mut answer: Answer) {
         let status = response.status().as_u16();
         let headers = passed_on(response.headers());
         let body = match self.read_whole(&mut response, &mut answer).await {
             Ok(Some(body)) => body,
-            Ok(None) => return self.abandoned().await,
+            Ok(None) => return self.abandoned(answer).await,
             Err(failure) => return self.failed(failure, answer).await,
         };
-        let mut tally = Tally::new(self.offer.request.route.dialect());
+        let mut tally = Tally::new(self.call.offer.request.route.dialect());
         let told = match tally.take(&body) {
             Ok(told) => told,
             Err(_) => {
@@ -49,7 +49,7 @@ impl Finish {
         let http_status = (!answer.is_closed()).then_some(status);
         let bill = self.close(&tally, End { outcome, http_status, error: None }).await;
         let body = ReplyBody::Whole(body);
-        // The client may have left while the event was written; it pays for what the provider made.
+        // The client may have left meanwhile; it pays for what the provider made.
         let _ = answer.send(Ok(Reply { status, headers, charge: Some(bill.charge), body }));
     }
 
@@ -59,8 +59,8 @@ impl Finish {
         response: &mut reqwest::Response,
         answer: &mut Answer,
     ) -> Result<Option<Bytes>, UpstreamFailure> {
-        let provider = &self.offer.provider;
-        let mut deadline = self.started + millis(provider.timeouts.total_ms);
+        let provider = &self.call.offer.provider;
+        let mut deadline = self.call.started + millis(provider.timeouts.total_ms);
         let mut left = false;
         let mut body = BytesMut::new();
         loop {
@@ -83,7 +83,7 @@ impl Finish {
                 () = tokio::time::sleep_until(deadline) => {
                     return if left { Ok(None) } else { Err(too_slow()) };
                 }
-                () = self.gateway.cut.cancelled() => return Ok(None),
+                () = self.call.gateway.cut.cancelled() => return Ok(None),
                 () = answer.closed(), if !left => {
                     left = true;
                     deadline = deadline.min(Instant::now() + self.drain_time());

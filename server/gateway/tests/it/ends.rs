@@ -132,6 +132,32 @@ async fn a_stream_that_breaks_is_told_and_is_never_free() {
 }
 
 #[tokio::test]
+async fn a_stream_that_breaks_before_its_first_frame_is_an_error_of_its_own() {
+    let array = Route::GeminiStream { version: "v1", model: "gemini-flash".to_owned(), sse: false };
+    for (script, kind) in [
+        ("cut_after=0", FailureKind::BadAnswer),
+        ("reset_after=0", FailureKind::BadAnswer),
+        ("hang_after=0", FailureKind::TimedOut),
+    ] {
+        let mut routes: Vec<Route> = DIALECTS.map(|dialect| route(dialect, true)).into();
+        routes.push(array.clone());
+        for route in routes {
+            let world = World::with(&roomy()).await;
+            world.changed("update providers set idle_ms = 300").await;
+            let dialect = route.dialect();
+            let reply = world.call_with(route.clone(), body(dialect, true), script).await;
+            let Err(CallError::Upstream(failure)) = reply else {
+                panic!("{route:?} {script}: {reply:?}");
+            };
+            assert_eq!(failure.kind, kind, "{route:?} {script}");
+            let event = world.only_event().await;
+            let status = Some(i32::from(kind.client_status()));
+            assert_eq!((event.http_status, event.charge_nanos), (status, 0), "{route:?} {event:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_stream_cut_before_its_output_was_told_pays_for_the_words_and_is_marked() {
     let world = World::with(&roomy()).await;
     let script = "tokens_in=1000;tokens_out=400;reasoning=0;frames=40;cut_after=30";

@@ -5,4 +5,5 @@
 mod ends;
 mod limits;
 mod pass_through;
+mod recovery;
 mod world;

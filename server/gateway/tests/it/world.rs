@@ -1,6 +1,7 @@
 //! A gateway with everything real around it but the provider.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use domain::id::{PlanId, RequestId, TenantId};
 use domain::plan::LimitRule;
 use domain::usage::Dialect;
 use domain::window::UnixMs;
-use gateway::{CallError, Clock, Gateway, Reply, ReplyBody, Request, Route};
+use gateway::{CallError, Clock, FailPoints, Gateway, Parts, Reply, ReplyBody, Request, Route};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use ledger::spool::{Spool, SpoolConfig};
 use ledger::{Ledger, WriterConfig};
 use limiter::{Admission, PostgresEngine};
 use secrecy::SecretString;
@@ -33,7 +35,11 @@ pub(crate) struct World {
     pub(crate) database: TestDatabase,
     pub(crate) clock: TestClock,
     pub(crate) cut: CancellationToken,
+    /// Leaves what waits for the books on record, as a death does.
+    pub(crate) halt: CancellationToken,
+    pub(crate) spool: Root,
     calls: TaskTracker,
+    booking: TaskTracker,
     next_id: std::sync::atomic::AtomicU64,
 }
 
@@ -47,9 +53,36 @@ pub(crate) struct EventRow {
     pub(crate) input: i64,
     pub(crate) output: i64,
     pub(crate) reasoning: i64,
+    pub(crate) cost_nanos: i64,
     pub(crate) charge_nanos: i64,
     pub(crate) hold_nanos: i64,
     pub(crate) provider_request_id: Option<String>,
+}
+
+/// The folder of a spool, which ends with the test.
+pub(crate) struct Root(pub(crate) PathBuf);
+
+impl Root {
+    fn new() -> Self {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("weir-gateway-{}-{number}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What is not as usual in a world.
+#[derive(Default)]
+pub(crate) struct Twist {
+    pub(crate) fail_points: FailPoints,
+    /// Changes the spool's set-up.
+    pub(crate) spool: Option<fn(&mut SpoolConfig)>,
 }
 
 /// Limits that nothing in a test comes near.
@@ -64,11 +97,11 @@ pub(crate) fn roomy() -> Vec<LimitRule> {
 
 impl World {
     pub(crate) async fn with(rules: &[LimitRule]) -> Self {
-        let sim = Sim::start(SimConfig::default()).await.unwrap();
-        Self::against(rules, sim).await
+        Self::twisted(rules, Twist::default()).await
     }
 
-    async fn against(rules: &[LimitRule], sim: Sim) -> Self {
+    pub(crate) async fn twisted(rules: &[LimitRule], twist: Twist) -> Self {
+        let sim = Sim::start(SimConfig::default()).await.unwrap();
         // The provider's TLS is never used on loopback, but the client wants a provider of cryptography.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let database = testkit::database().await;
@@ -78,7 +111,7 @@ impl World {
         let tenant: TenantId = fixtures::tenant(&pool, "acme", plan).await;
         let catalog = fixtures::catalog(&pool, &sim.base_url()).await;
         let secret = world_key(&pool, tenant).await;
-        let sealer = Arc::new(Sealer::from_key(Box::new([7; 32]).into()));
+        let sealer = sealer();
         for offer in [&catalog.openai, &catalog.anthropic, &catalog.gemini] {
             let credential = SecretString::from("sk-of-the-operator");
             tenants::catalog::set_credential(&pool, &sealer, offer.provider, Some(&credential))
@@ -88,16 +121,76 @@ impl World {
         let directory = Arc::new(Directory::load(&pool, sealer).await.unwrap());
         let context =
             tenants::context::identify(&directory.snapshot(), &secret, clock.now()).unwrap();
-        let (calls, writers) = (TaskTracker::new(), TaskTracker::new());
-        let ledger = Ledger::start(pool.clone(), &writers, WriterConfig::default());
+        let ledger = Ledger::start(pool.clone(), &TaskTracker::new(), WriterConfig::default());
         let limiter: Arc<dyn Admission> =
             Arc::new(PostgresEngine::new(pool.clone(), TaskTracker::new()));
-        let cut = CancellationToken::new();
-        let gateway_clock = Clock::set_by_hand(clock.reader());
-        let gateway =
-            Gateway::new(directory, limiter, ledger, calls.clone(), cut.clone(), gateway_clock);
+        let spool = Root::new();
+        let mut config = SpoolConfig::new(spool.0.clone());
+        twist.spool.into_iter().for_each(|change| change(&mut config));
+        let [calls, booking] = [(); 2].map(|()| TaskTracker::new());
+        let [cut, halt] = [(); 2].map(|()| CancellationToken::new());
+        let gateway = Gateway::new(Parts {
+            directory,
+            limiter,
+            ledger,
+            spool: Spool::start(config).unwrap(),
+            tasks: calls.clone(),
+            booking: booking.clone(),
+            cut: cut.clone(),
+            halt: halt.clone(),
+            clock: Clock::set_by_hand(clock.reader()),
+            fail_points: twist.fail_points,
+        });
         let next_id = std::sync::atomic::AtomicU64::new(1);
-        Self { gateway, tenant: context, sim, database, clock, cut, calls, next_id }
+        Self {
+            gateway,
+            tenant: context,
+            sim,
+            database,
+            clock,
+            cut,
+            halt,
+            spool,
+            calls,
+            booking,
+            next_id,
+        }
+    }
+
+    /// Ends the gateway as a death does: what is not in the books is left on record. Its successor has the same books,
+    /// and no calls of its own yet.
+    pub(crate) async fn dies(&mut self) {
+        self.halt.cancel();
+        self.idle().await;
+        self.halt = CancellationToken::new();
+        let pool = self.pool().clone();
+        let limiter: Arc<dyn Admission> =
+            Arc::new(PostgresEngine::new(pool.clone(), TaskTracker::new()));
+        self.gateway = Gateway::new(Parts {
+            directory: Arc::new(Directory::load(&pool, sealer()).await.unwrap()),
+            limiter,
+            ledger: Ledger::start(pool, &TaskTracker::new(), WriterConfig::default()),
+            spool: Spool::start(SpoolConfig::new(self.spool.0.clone())).unwrap(),
+            tasks: self.calls.clone(),
+            booking: self.booking.clone(),
+            cut: self.cut.clone(),
+            halt: self.halt.clone(),
+            clock: Clock::set_by_hand(self.clock.reader()),
+            fail_points: FailPoints::default(),
+        });
+    }
+
+    /// Takes the books away: what is to be written into them fails until they are back. Admission goes on.
+    pub(crate) async fn books_are_away(&self) {
+        self.alter("alter table usage_events rename to usage_events_away").await;
+    }
+
+    pub(crate) async fn books_are_back(&self) {
+        self.alter("alter table usage_events_away rename to usage_events").await;
+    }
+
+    async fn alter(&self, sql: &'static str) {
+        sqlx::query(sql).execute(self.pool()).await.unwrap();
     }
 
     pub(crate) fn pool(&self) -> &PgPool {
@@ -144,11 +237,13 @@ impl World {
         gateway::call(&self.gateway, &self.tenant, request).await
     }
 
-    /// Waits until no call is running any more.
+    /// Waits until no call is running any more, and all that is over is in the books, or left on record.
     pub(crate) async fn idle(&self) {
-        self.calls.close();
-        tokio::time::timeout(Duration::from_secs(20), self.calls.wait()).await.unwrap();
-        self.calls.reopen();
+        for tasks in [&self.calls, &self.booking] {
+            tasks.close();
+            tokio::time::timeout(Duration::from_secs(20), tasks.wait()).await.unwrap();
+            tasks.reopen();
+        }
     }
 
     /// Waits until the simulator is in the middle of so many streams.
@@ -164,7 +259,7 @@ impl World {
     pub(crate) async fn events(&self) -> Vec<EventRow> {
         self.idle().await;
         sqlx::query_as(
-            "select outcome, http_status, usage_source, anomaly, input, output, reasoning, charge_nanos, hold_nanos, provider_request_id
+            "select outcome, http_status, usage_source, anomaly, input, output, reasoning, cost_nanos, charge_nanos, hold_nanos, provider_request_id
              from usage_events order by request_id",
         )
         .fetch_all(self.pool())
@@ -211,6 +306,10 @@ impl World {
     pub(crate) fn at(&self, now: UnixMs) {
         self.clock.set(now);
     }
+}
+
+fn sealer() -> Arc<Sealer> {
+    Arc::new(Sealer::from_key(Box::new([7; 32]).into()))
 }
 
 async fn world_key(pool: &PgPool, tenant: TenantId) -> String {
