@@ -4,6 +4,7 @@
 mod command;
 mod demo;
 mod queries;
+mod redis;
 mod scratch;
 mod services;
 mod setup;

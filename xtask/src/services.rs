@@ -1,34 +1,26 @@
 //! PostgreSQL and Redis for one run of the tests, on free ports and gone afterwards.
 
+use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
-use std::{env, io};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use embedded::{Binaries, Cluster, DATABASE, Durability, Options};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::command::on_path;
+use crate::redis::{Redis, RedisCluster};
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
-
-/// Redis is ready in a twentieth of a second; this is for a machine that swaps.
-const REDIS_WAIT: Duration = Duration::from_secs(20);
-/// How often a waiting loop looks again.
-const POLL: Duration = Duration::from_millis(20);
 
 /// The servers of one run. Dropping it stops them and removes their folder.
 #[derive(Debug, Default)]
 pub(crate) struct Services {
     postgres: Option<Postgres>,
     redis: Option<Redis>,
+    redis_cluster: Option<RedisCluster>,
     // Last: the servers write there until they have stopped.
     scratch: Option<Scratch>,
 }
@@ -50,11 +42,11 @@ impl Services {
         Ok(())
     }
 
-    /// Starts a Redis that keeps nothing.
-    pub(crate) fn start_redis(&mut self, program: PathBuf) -> Result<()> {
-        let folder = self.scratch()?.folder().join("redis");
-        fs::create_dir_all(&folder)?;
-        self.redis = Some(Redis::start(program, &folder)?);
+    /// Starts a Redis that keeps nothing, and a cluster of three more.
+    pub(crate) fn start_redis(&mut self, program: &Path) -> Result<()> {
+        let folder = self.scratch()?.folder().to_owned();
+        self.redis = Some(Redis::start(program, &folder.join("redis"))?);
+        self.redis_cluster = Some(RedisCluster::start(program, &folder.join("redis-cluster"))?);
         Ok(())
     }
 
@@ -92,6 +84,9 @@ impl Services {
             for name in ["REDIS_URL", "WEIR_TEST_REDIS_URL"] {
                 all.push((name, format!("redis://127.0.0.1:{}", redis.port).into()));
             }
+            if let Some(cluster) = &self.redis_cluster {
+                all.push(("WEIR_TEST_REDIS_CLUSTER_URL", cluster.url().into()));
+            }
             all.push(("WEIR_TEST_REDIS_SERVER", redis.program.clone().into()));
             // Tests that stop a Redis start one of their own, by its name.
             let path = env::var_os("PATH").unwrap_or_default();
@@ -115,65 +110,6 @@ impl Services {
             self.scratch = Some(Scratch::new()?);
         }
         self.scratch.as_ref().context("no folder for the servers")
-    }
-}
-
-#[derive(Debug)]
-struct Redis {
-    child: Child,
-    program: PathBuf,
-    port: u16,
-}
-
-impl Redis {
-    fn start(program: PathBuf, folder: &Path) -> Result<Self> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let log = folder.join("redis.log");
-        let file = File::create(&log)?;
-        let mut command = match on_path("setpriv") {
-            // Ended by the system even when this process is killed.
-            Some(setpriv) => {
-                let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]).arg(&program);
-                command
-            }
-            None => Command::new(&program),
-        };
-        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--dir"]).arg(folder);
-        command.args(["--save", "", "--appendonly", "no"]);
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
-        let child = command.spawn().with_context(|| format!("cannot run {}", program.display()))?;
-        let mut redis = Self { child, program, port };
-        let started = Instant::now();
-        while !redis.answers() {
-            if redis.child.try_wait()?.is_some() || started.elapsed() > REDIS_WAIT {
-                let said = fs::read_to_string(&log).unwrap_or_default();
-                bail!("Redis did not start: {}", said.lines().last().unwrap_or("it said nothing"));
-            }
-            thread::sleep(POLL);
-        }
-        Ok(redis)
-    }
-
-    fn answers(&self) -> bool {
-        let ping = || -> io::Result<bool> {
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-            let mut stream = TcpStream::connect_timeout(&address, REDIS_WAIT)?;
-            stream.set_read_timeout(Some(REDIS_WAIT))?;
-            stream.write_all(b"PING\r\n")?;
-            let mut answer = [0; 5];
-            stream.read_exact(&mut answer)?;
-            Ok(&answer == b"+PONG")
-        };
-        ping().unwrap_or(false)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        // It keeps nothing, so there is nothing to wait for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

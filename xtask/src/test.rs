@@ -124,7 +124,7 @@ impl Stage {
             database = Some(services.migrated(workspace)?);
         }
         if let Some(redis) = redis {
-            services.start_redis(redis)?;
+            services.start_redis(&redis)?;
         }
         let mut variables = services.variables()?;
         if needs.site {

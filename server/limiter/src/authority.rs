@@ -16,7 +16,7 @@ use crate::hold::Hold;
 use crate::redis::Level;
 
 /// How long a lease lasts: some renewals may fail, and the others do not wait long for one that died.
-pub const LEASE: Duration = Duration::from_secs(3);
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
 /// How much earlier its holder stops: what a clock may run too slow in that time, and a script's way to Redis.
 const MARGIN: Duration = Duration::from_millis(500);
 /// How long Postgres admits before anybody goes back to Redis: a Redis that comes and goes must not take all along.

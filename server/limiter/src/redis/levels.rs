@@ -13,7 +13,7 @@ const REMEMBERED: usize = 50_000;
 
 /// A bucket's level at an instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Level {
+pub(crate) struct Level {
     /// Whose; 0 for a provider's own.
     pub owner: TenantId,
     /// Whose limit.

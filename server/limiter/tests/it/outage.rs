@@ -41,7 +41,10 @@ impl Server {
         server
     }
 
-    #[expect(clippy::disallowed_methods, reason = "tests have no configuration but their environment")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests have no configuration but their environment"
+    )]
     fn start(&mut self) {
         let program =
             std::env::var("WEIR_TEST_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
@@ -157,8 +160,7 @@ impl Fleet {
 
     /// Ends the calls, each with 90 of the 100 it holds, and says what the meter then says.
     async fn finish(&self, call: &Ask, holds: &[Hold]) -> (i64, i64) {
-        let ledger =
-            ledger::Ledger::start(self.db.another_pool(), &self.tasks, Default::default());
+        let ledger = ledger::Ledger::start(self.db.another_pool(), &self.tasks, Default::default());
         for hold in holds {
             ledger.append(event(hold, 1, 90)).await.unwrap();
             let actual = Actual { tokens: 1, charge: Nanos(90) };
@@ -175,8 +177,7 @@ impl Fleet {
 }
 
 fn limiter(pool: &PgPool, url: &str, at: usize, tasks: &TaskTracker) -> Limiter {
-    let config =
-        RedisConfig { url: url.to_owned(), prefix: "weir".to_owned(), deadline: DEADLINE };
+    let config = RedisConfig { url: url.to_owned(), prefix: "weir".to_owned(), deadline: DEADLINE };
     Limiter::new(Parts {
         pool: pool.clone(),
         postgres: PostgresEngine::new(pool.clone(), tasks.clone()),
