@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use domain::admission::{Scope, crossed};
 use domain::id::{RequestId, TenantId};
-use sqlx::PgConnection;
+use domain::window::UnixMs;
+use sqlx::{PgConnection, PgPool};
 
 use crate::alert::{self, Fired};
 use crate::error::LedgerError;
@@ -141,4 +142,30 @@ fn crossings(additions: &Additions, after: &HashMap<SliceKey, i64>) -> Vec<Fired
         }
     }
     fired
+}
+
+/// What one slice holds; nothing used when it is not there.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn used(
+    pool: &PgPool,
+    tenant_id: TenantId,
+    scope: Scope,
+    scope_id: i64,
+    meter: &str,
+    slice_start: UnixMs,
+) -> Result<i64, LedgerError> {
+    let used = sqlx::query_scalar!(
+        r#"select used from meter_slices
+           where (tenant_id, scope, scope_id, meter, slice_start_ms) = ($1, $2, $3, $4, $5)"#,
+        owner(tenant_id, scope).0,
+        scope.code(),
+        scope_id,
+        meter,
+        slice_start.0,
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(used.unwrap_or(0))
 }

@@ -64,6 +64,11 @@ enum Command {
     /// API keys of tenants.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// The books.
+    #[command(subcommand)]
+    Books(BooksCommand),
+    /// Compare the books with themselves, and set wrong sums right.
+    Reconcile(commands::reconcile::ReconcileArgs),
     /// Settings.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -113,6 +118,12 @@ enum KeyCommand {
 }
 
 #[derive(Debug, Subcommand)]
+enum BooksCommand {
+    /// Print the equation of each tenant: events, ledger, slices, rollups, counter, balance.
+    Verify(commands::books::VerifyArgs),
+}
+
+#[derive(Debug, Subcommand)]
 enum ConfigCommand {
     /// Print each setting, its value and where it comes from; secrets are masked.
     Print(commands::config::PrintArgs),
@@ -158,6 +169,14 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Key(KeyCommand::Create(args)) => {
             let config = load(&args.flags, &environment)?;
             wait_for(commands::key::create(config, args))
+        }
+        Command::Books(BooksCommand::Verify(args)) => {
+            let config = load(&args.flags, &environment)?;
+            wait_for(commands::books::verify(config, args))
+        }
+        Command::Reconcile(args) => {
+            let config = load(&args.flags, &environment)?;
+            wait_for(commands::reconcile::run(config, args))
         }
     }
 }

@@ -7,7 +7,7 @@ mod calls;
 mod days;
 mod keys;
 mod mix;
-mod months;
+pub(crate) mod months;
 mod spend;
 mod tenant;
 mod tenants;

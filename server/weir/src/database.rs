@@ -195,6 +195,10 @@ pub async fn migrate(url: &SecretString) -> Result<(), Failure> {
     MIGRATOR.run(&mut connection).await.map_err(|error| {
         Failure::Migration(format!("the schema could not be brought up to date: {error}"))
     })?;
+    // What is new is new to the program's group as well, where there is one.
+    sqlx::raw_sql("select grant_runtime_rights()").execute(&mut connection).await.map_err(
+        |error| Failure::Migration(format!("the rights of weir_runtime could not be set: {error}")),
+    )?;
     tracing::info!(version = newest(), "the schema is up to date");
     // All is written; a connection that does not close well harms nobody.
     let _ = connection.close().await;

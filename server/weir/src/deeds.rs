@@ -1,6 +1,8 @@
 //! Changes that people and scripts ask for: each with its line in the audit log, in one
 //! transaction, on a task that the client cannot break off.
 
+pub mod money;
+
 use std::sync::Arc;
 
 use domain::id::{KeyId, TenantId};

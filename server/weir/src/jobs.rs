@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use domain::window::UnixMs;
+use ledger::reconcile::{self, Audit};
 use limiter::PostgresEngine;
 use sqlx::PgPool;
 use tenants::session;
@@ -12,18 +14,24 @@ use tokio_util::sync::CancellationToken;
 use crate::weir::Weir;
 
 /// The timetable. The first run is one period after the start, so that a restart is quiet.
-const TIMETABLE: [Job; 6] = [
+const TIMETABLE: [Job; 9] = [
     Job::each("end expired holds", Duration::from_secs(10), Work::ReapHolds),
     Job::each("note when keys were used", Duration::from_secs(20), Work::WriteLastUsed),
     Job::each("remove expired sessions", Duration::from_secs(600), Work::ExpireSessions),
     Job::each("make partitions ahead", Duration::from_secs(3_600), Work::MakePartitions),
     Job::each("forget old slices", Duration::from_secs(3_600), Work::PruneSlices),
     Job::each("forget past periods", Duration::from_secs(3_600), Work::ForgetPeriods),
+    Job::each("take back expired grants", Duration::from_secs(60), Work::ExpireGrants),
+    Job::each("compare recent books", Duration::from_secs(60), Work::Compare(Audit::Recent)),
+    // Once a day, in portions.
+    Job::each("compare all books", Duration::from_secs(60), Work::Compare(Audit::Whole)),
 ];
 // The directory compares itself with the database once a minute: see `Directory::run`.
 
 /// How often one run may come back for the next portion: what is left waits for the next period.
 const PORTIONS_MAX: usize = 100;
+/// How long one run compares books: shorter than the server lets the holder of the job's lock be idle.
+const COMPARE_TIME: Duration = Duration::from_secs(8);
 /// Locks of jobs are this number plus the job's place in the timetable.
 const LOCKS: i64 = 0x7765_6972_1000;
 
@@ -48,6 +56,8 @@ enum Work {
     MakePartitions,
     PruneSlices,
     ForgetPeriods,
+    ExpireGrants,
+    Compare(Audit),
 }
 
 impl Work {
@@ -117,12 +127,9 @@ async fn work(weir: &Weir, engine: &PostgresEngine, work: Work) -> anyhow::Resul
             portions(|| async { Ok(session::delete_expired(pool, now).await?) }).await
         }
         Work::MakePartitions => {
+            let adopted = adopt_strays(pool).await;
             ledger::partition::ensure_partitions(pool, now).await?;
-            let strays = ledger::partition::strays(pool).await?;
-            if strays > 0 {
-                tracing::error!(strays, "events lie outside the months' partitions");
-            }
-            Ok(0)
+            adopted
         }
         Work::PruneSlices => {
             portions(|| async { Ok(ledger::retention::prune_slices(pool, now).await?) }).await
@@ -130,7 +137,48 @@ async fn work(weir: &Weir, engine: &PostgresEngine, work: Work) -> anyhow::Resul
         Work::ForgetPeriods => {
             portions(|| async { Ok(engine.forget_past_periods(told).await?) }).await
         }
+        Work::ExpireGrants => portions(|| expire_grants(weir, now)).await,
+        Work::Compare(audit) => compare(weir, audit, now).await,
     }
+}
+
+/// Finds events that came before their month's partition was made, tells of them, and makes it.
+async fn adopt_strays(pool: &PgPool) -> anyhow::Result<u64> {
+    let strays = ledger::partition::strays(pool).await?;
+    if strays > 0 {
+        tracing::error!(strays, "events lie outside the months' partitions");
+    }
+    let gauge = metrics::gauge!("weir_events_outside_partitions");
+    gauge.set(u32::try_from(strays).unwrap_or(u32::MAX));
+    let adopted = ledger::partition::adopt_strays(pool).await?;
+    if adopted > 0 {
+        tracing::warn!(adopted, "they have partitions of their months now");
+        gauge.set(0_u32);
+    }
+    Ok(u64::try_from(adopted).unwrap_or(0))
+}
+
+async fn expire_grants(weir: &Weir, now: UnixMs) -> anyhow::Result<u64> {
+    let expired = ledger::movement::expire_grants(&weir.pool, now).await?;
+    for tenant_id in expired.tenants {
+        weir.credit_changed(tenant_id).await;
+    }
+    Ok(expired.grants)
+}
+
+/// Compares books with themselves, and tells of what a person must look at.
+async fn compare(weir: &Weir, audit: Audit, now: UnixMs) -> anyhow::Result<u64> {
+    let (outcome, _) = reconcile::portion(&weir.pool, audit, COMPARE_TIME, now).await?;
+    if outcome.reported > 0 {
+        tracing::error!(
+            differences = outcome.reported,
+            "the books differ: see `weir books verify`"
+        );
+    }
+    for tenant_id in outcome.mended {
+        weir.credit_changed(tenant_id).await;
+    }
+    Ok(outcome.found)
 }
 
 /// Repeats work that is done in portions until nothing is left, or it is enough for now.

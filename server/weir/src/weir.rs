@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use domain::id::TenantId;
 use gateway::Gateway;
 use ledger::Ledger;
 use limiter::Admission;
@@ -65,6 +66,14 @@ impl Weir {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
+    }
+
+    /// Tells the engine of admission that a tenant's money or budget moved without a call.
+    ///
+    /// The engine in Postgres reads balances and slices at each verdict and need not be told.
+    #[expect(clippy::unused_async, reason = "an engine with counters of its own is waited for")]
+    pub async fn credit_changed(&self, tenant_id: TenantId) {
+        tracing::debug!(tenant_id = tenant_id.0, "money moved without a call");
     }
 
     /// Whether the process is stopping.

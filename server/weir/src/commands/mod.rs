@@ -1,11 +1,13 @@
 //! What each command does.
 
+pub(crate) mod books;
 pub(crate) mod config;
 pub(crate) mod desk;
 pub(crate) mod healthcheck;
 pub(crate) mod key;
 pub(crate) mod migrate;
 pub(crate) mod openapi;
+pub(crate) mod reconcile;
 pub(crate) mod serve;
 pub(crate) mod sim;
 pub(crate) mod tenant;

@@ -7,13 +7,13 @@ use jiff::civil::Date;
 
 /// One month of one tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TenantMonth {
+pub(crate) struct TenantMonth {
     /// Its name: the calendar month it begins in.
     pub(super) month: Month,
     /// The instants it covers.
-    pub(super) period: Period,
+    pub(crate) period: Period,
     /// Whether it is the running one.
-    pub(super) running: bool,
+    pub(crate) running: bool,
 }
 
 impl TenantMonth {
@@ -26,7 +26,7 @@ impl TenantMonth {
 }
 
 /// The day on which a plan's months begin.
-pub(super) fn anchor_day(plan: Option<&Plan>) -> u8 {
+pub(crate) fn anchor_day(plan: Option<&Plan>) -> u8 {
     let rules = plan.map_or(&[][..], |plan| &plan.rules);
     let anchor = rules.iter().find_map(|rule| match rule {
         LimitRule::Month { metric: Metric::Cost, anchor_day, .. } => Some(*anchor_day),
@@ -40,7 +40,7 @@ pub(super) fn anchor_day(plan: Option<&Plan>) -> u8 {
 }
 
 /// The month that is asked for, or the running one.
-pub(super) fn month(
+pub(crate) fn month(
     wanted: Option<Month>,
     zone: &Zone,
     anchor_day: u8,

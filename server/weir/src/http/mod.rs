@@ -90,7 +90,7 @@ fn console(routes: Routes) -> Routes {
 }
 
 fn admin_api(routes: Routes) -> Routes {
-    use admin::{events, keys, limits, models, plans, providers, tenants};
+    use admin::{events, keys, ledger, limits, models, plans, providers, tenants};
     let (token, get, post) = (Door::AdminToken, Method::GET, Method::POST);
     routes
         .on(Method::GET, "/openapi.json", Door::Open, admin::document)
@@ -111,6 +111,8 @@ fn admin_api(routes: Routes) -> Routes {
         .on(get.clone(), "/admin/api/v1/tenants/{id}/keys", token, keys::list)
         .on(post, "/admin/api/v1/tenants/{id}/keys", token, keys::create)
         .on(Method::DELETE, "/admin/api/v1/tenants/{id}/keys/{key_id}", token, keys::revoke)
+        .on(get.clone(), "/admin/api/v1/tenants/{id}/ledger", token, ledger::list)
+        .on(Method::POST, "/admin/api/v1/tenants/{id}/ledger", token, ledger::create)
         .on(get.clone(), "/admin/api/v1/tenants/{id}/limits", token, limits::list)
         .on(get.clone(), "/admin/api/v1/events", token, events::list)
         .on(get.clone(), "/admin/api/v1/events/{request_id}", token, events::one)

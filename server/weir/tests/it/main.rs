@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without is the test's failure")]
 
 mod admin;
+mod books;
 mod boot;
 mod browser;
 mod console;
@@ -11,6 +12,7 @@ mod drain;
 mod figures;
 mod house;
 mod listen;
+mod money;
 mod process;
 mod program;
 mod rights;

@@ -17,11 +17,11 @@ fn weir(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     command
 }
 
-fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+pub(crate) fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     weir(arguments, variables).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

@@ -6,6 +6,7 @@
 mod ask;
 pub(super) mod events;
 pub(super) mod keys;
+pub(super) mod ledger;
 pub(super) mod limits;
 pub(super) mod models;
 pub(super) mod plans;
@@ -46,6 +47,8 @@ use utoipa::{Modify, OpenApi};
         keys::list,
         keys::create,
         keys::revoke,
+        ledger::list,
+        ledger::create,
         limits::list,
         events::list,
         events::one,
