@@ -2,23 +2,21 @@
 
 mod beat;
 mod standing;
+mod verdicts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use domain::admission::Meter;
 use domain::id::TenantId;
-use domain::money::Nanos;
-use domain::window::{UnixMs, Zone};
+use domain::window::UnixMs;
 use sqlx::PgPool;
 use tokio::sync::{Notify, RwLock, RwLockReadGuard, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
 pub use self::standing::Standing;
-use crate::admission::{Admission, Ask, LimiterError, Reading, Verdict};
+use crate::admission::{Admission as _, LimiterError};
 use crate::authority::{Mode, Replica};
 use crate::hold::{Actual, Hold};
 use crate::postgres::PostgresEngine;
@@ -146,6 +144,22 @@ impl Limiter {
         match (engine.mode, &self.shared.redis) {
             (Mode::Redis, Some(redis)) => redis.reap(engine.seat.epoch, now).await,
             _ => self.shared.postgres.reap(now).await,
+        }
+    }
+
+    /// Compares the counters of Redis with the books: of all owners, or of those in which something ended since the
+    /// last time. Says how many differed and were put right. The counters in Postgres are the books'.
+    ///
+    /// # Errors
+    /// When no engine can be reached.
+    pub async fn reconcile(&self, all: bool) -> Result<u64, LimiterError> {
+        let engine = self.engine(Instant::now() + SWITCH_WAIT).await?;
+        let (mode, epoch) = (engine.mode, engine.seat.epoch);
+        // It takes long, and every step of it looks at the epoch: nobody has to wait for it to give the seat up.
+        drop(engine);
+        match (mode, &self.shared.redis) {
+            (Mode::Redis, Some(redis)) => redis.reconcile(epoch, all).await,
+            _ => Ok(0),
         }
     }
 
@@ -297,115 +311,5 @@ impl Limiter {
                 tracing::debug!(request_id = %hold.request_id, %error, "a published hold is left to expire");
             }
         });
-    }
-}
-
-#[async_trait]
-impl Admission for Limiter {
-    async fn admit(&self, ask: &Ask) -> Result<Verdict, LimiterError> {
-        let deadline = Instant::now() + SWITCH_WAIT;
-        loop {
-            let engine = self.engine(deadline).await?;
-            let verdict = match (engine.mode, &self.shared.redis) {
-                (Mode::Redis, Some(redis)) => redis.admit(ask, engine.seat.epoch).await,
-                _ => self.shared.postgres.admit_under(ask, Some(engine.seat.epoch)).await,
-            };
-            match verdict {
-                // A lease that ended meanwhile makes the verdict void: another engine may have the authority.
-                Ok(Verdict::Admit(hold)) if engine.seat.engine(Instant::now()).is_none() => {
-                    drop(engine);
-                    self.end(&hold, None, ask.now).await?;
-                }
-                Ok(verdict) => {
-                    self.answered(engine.mode);
-                    if let Verdict::Admit(hold) = &verdict {
-                        self.shared.live.opened(hold, engine.mode == Mode::Postgres);
-                    }
-                    return Ok(verdict);
-                }
-                Err(error) => {
-                    if !self.again(engine, &error, deadline).await {
-                        return Err(error);
-                    }
-                }
-            }
-        }
-    }
-
-    async fn settle(
-        &self,
-        hold: &Hold,
-        actual: &Actual,
-        now: Option<UnixMs>,
-    ) -> Result<(), LimiterError> {
-        self.end(hold, Some(actual), now).await
-    }
-
-    async fn release(&self, hold: &Hold, now: Option<UnixMs>) -> Result<(), LimiterError> {
-        self.end(hold, None, now).await
-    }
-
-    async fn renew(
-        &self,
-        hold: &Hold,
-        now: Option<UnixMs>,
-    ) -> Result<Option<UnixMs>, LimiterError> {
-        let deadline = Instant::now() + SWITCH_WAIT;
-        loop {
-            let engine = self.engine(deadline).await?;
-            let until = match (engine.mode, &self.shared.redis) {
-                (Mode::Redis, Some(redis)) => redis.renew(hold, engine.seat.epoch, now).await,
-                _ => self.shared.postgres.renew(hold, now).await,
-            };
-            match until {
-                Ok(until) => {
-                    if let Some(until) = until {
-                        self.shared.live.renewed(hold.request_id, until);
-                    }
-                    return Ok(until);
-                }
-                Err(error) => {
-                    if !self.again(engine, &error, deadline).await {
-                        return Err(error);
-                    }
-                }
-            }
-        }
-    }
-
-    async fn readings(
-        &self,
-        tenant_id: TenantId,
-        zone: &Zone,
-        meters: &[Meter],
-        now: Option<UnixMs>,
-    ) -> Result<Vec<Reading>, LimiterError> {
-        let deadline = Instant::now() + SWITCH_WAIT;
-        loop {
-            let engine = self.engine(deadline).await?;
-            let epoch = engine.seat.epoch;
-            let readings = match (engine.mode, &self.shared.redis) {
-                (Mode::Redis, Some(redis)) => {
-                    redis.readings(tenant_id, zone, meters, epoch, now).await
-                }
-                _ => self.shared.postgres.readings(tenant_id, zone, meters, now).await,
-            };
-            match readings {
-                Ok(readings) => return Ok(readings),
-                Err(error) => {
-                    if !self.again(engine, &error, deadline).await {
-                        return Err(error);
-                    }
-                }
-            }
-        }
-    }
-
-    async fn held_by_tenant(&self) -> Result<Vec<(TenantId, Nanos)>, LimiterError> {
-        let engine = self.engine(Instant::now() + SWITCH_WAIT).await?;
-        match (engine.mode, &self.shared.redis) {
-            (Mode::Redis, Some(redis)) => redis.held_by_tenant(engine.seat.epoch).await,
-            _ => self.shared.postgres.held_by_tenant().await,
-        }
     }
 }

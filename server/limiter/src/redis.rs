@@ -8,13 +8,17 @@ mod connection;
 mod doubt;
 mod ending;
 mod levels;
+mod reconcile;
 mod reply;
 mod scripts;
 mod second_look;
 mod shard;
+mod told;
+mod wanted;
 mod warm_up;
 mod wire;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::admission::Meter;
@@ -51,6 +55,8 @@ pub struct RedisEngine {
     warmers: Arc<Warmers>,
     second_look: Arc<SecondLook>,
     levels: Arc<Levels>,
+    /// The cut of each owner at which its counters were the same as the books.
+    compared: Arc<Mutex<HashMap<Shard, i64>>>,
     /// What the store's clock said, and when: only to guess the month of the next ask.
     clock: Arc<Mutex<Option<(UnixMs, Instant)>>>,
 }
@@ -72,10 +78,10 @@ impl RedisEngine {
         tasks: TaskTracker,
     ) -> Result<Self, RedisUrlError> {
         let (warmers, second_look) = (Arc::default(), Arc::default());
-        let (levels, clock) = (Arc::default(), Arc::default());
+        let (levels, compared, clock) = (Arc::default(), Arc::default(), Arc::default());
         let pool = warm_up::pool(pool);
         let store = Store::new(config)?;
-        Ok(Self { store, pool, tasks, warmers, second_look, levels, clock })
+        Ok(Self { store, pool, tasks, warmers, second_look, levels, compared, clock })
     }
 
     /// Ends the engine's connections to the books.
@@ -156,14 +162,14 @@ impl RedisEngine {
             let mut reply = self.store.eval(&scripts::ADMIT, shard, &command).await?;
             match reply.answer()? {
                 Answer::Admit => {
-                    let (hold, levels) = wire::hold_taken(ask, meters, &mut reply)?;
+                    let (hold, levels) = told::hold_taken(ask, meters, &mut reply)?;
                     levels.into_iter().for_each(|level| self.levels.saw(level));
                     self.remember(hold.admitted_at);
                     return Ok(Decided::Admit(hold));
                 }
-                Answer::Kept => return Ok(Decided::Admit(wire::hold_kept(ask, &mut reply)?)),
+                Answer::Kept => return Ok(Decided::Admit(told::hold_kept(ask, &mut reply)?)),
                 Answer::Refuse => {
-                    let (refusal, in_the_way) = wire::refusal(ask, meters, &mut reply)?;
+                    let (refusal, in_the_way) = told::refusal(ask, meters, &mut reply)?;
                     if !looked && !in_the_way.is_empty() {
                         // Nobody is refused for a call that counts twice, as written and as held.
                         looked = true;
@@ -187,7 +193,9 @@ impl RedisEngine {
                     self.warm_meters(shard, &unknown, &ask.zone, epoch, ask.now).await?;
                 }
                 Answer::Stale => return Err(LimiterError::Superseded),
-                Answer::Done | Answer::Stands | Answer::Lost => return Err(reply.unexpected()),
+                Answer::Done | Answer::Stands | Answer::Audit | Answer::Lost => {
+                    return Err(reply.unexpected());
+                }
             }
         }
         Err(LimiterError::unavailable("the counters do not come to rest"))
@@ -266,7 +274,7 @@ impl RedisEngine {
             let command = wire::readings(zone, meters, epoch, now, guess)?;
             let mut reply = self.store.eval(&scripts::READINGS, shard, &command).await?;
             match reply.answer()? {
-                Answer::Stands => return wire::readings_read(meters, &mut reply),
+                Answer::Stands => return told::readings_read(meters, &mut reply),
                 Answer::Cold => self.warm_shard(shard, meters, zone, epoch, now).await?,
                 Answer::Unknown => {
                     let unknown = wire::at(meters, &reply.numbers()?);
@@ -341,6 +349,16 @@ impl RedisEngine {
         let now = self.store.time().await?;
         self.remember(now);
         Ok(now)
+    }
+
+    fn is_compared(&self, shard: &Shard, cut: i64) -> bool {
+        let compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        compared.get(shard) == Some(&cut)
+    }
+
+    /// As large as the owners that are warm.
+    fn compared(&self, shard: &Shard, cut: i64) {
+        self.compared.lock().unwrap_or_else(PoisonError::into_inner).insert(*shard, cut);
     }
 
     fn remember(&self, now: UnixMs) {

@@ -53,7 +53,7 @@ pub struct RedisUrlError(String);
 #[derive(Clone)]
 enum Way {
     Single(ConnectionManager),
-    Cluster { client: ClusterClient, connection: Arc<Mutex<Option<ClusterConnection>>> },
+    Cluster { client: Box<ClusterClient>, connection: Arc<Mutex<Option<ClusterConnection>>> },
 }
 
 /// Redis, as the engine uses it. Clones share the connection.
@@ -81,7 +81,7 @@ impl Store {
                 .retries(2)
                 .build()
                 .map_err(refused)?;
-            Way::Cluster { client, connection: Arc::default() }
+            Way::Cluster { client: Box::new(client), connection: Arc::default() }
         } else {
             let client = Client::open(config.url.as_str()).map_err(refused)?;
             let settings = ConnectionManagerConfig::new()

@@ -31,7 +31,7 @@ impl Ended {
 }
 
 /// The use of a call as its event says it.
-struct Written {
+pub(super) struct Written {
     request_id: String,
     tokens: i64,
     charge: i64,
@@ -181,7 +181,7 @@ impl RedisEngine {
     }
 
     /// The events of these calls that are in the books.
-    async fn written(&self, ids: &[String]) -> Result<Vec<Written>, LimiterError> {
+    pub(super) async fn written(&self, ids: &[String]) -> Result<Vec<Written>, LimiterError> {
         let written = sqlx::query_as!(
             Written,
             r#"select request_id, charge_nanos as charge,

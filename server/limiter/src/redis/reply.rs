@@ -13,6 +13,7 @@ pub(super) enum Answer {
     Expired,
     Done,
     Stands,
+    Audit,
     /// The counters are not there.
     Cold,
     /// Some meters are not there.
@@ -52,6 +53,7 @@ impl Reply {
             "EXPIRED" => Answer::Expired,
             "DONE" => Answer::Done,
             "STANDS" => Answer::Stands,
+            "AUDIT" => Answer::Audit,
             "COLD" => Answer::Cold,
             "UNKNOWN" => Answer::Unknown,
             "LOST" => Answer::Lost,

@@ -32,3 +32,7 @@ pub(super) static EXPIRED: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../../lua/expired.lua")));
 pub(super) static WARM_UP: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../../lua/warm_up.lua")));
+pub(super) static AUDIT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../../lua/audit.lua")));
+pub(super) static REPAIR: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../../lua/repair.lua")));

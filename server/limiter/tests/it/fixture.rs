@@ -25,7 +25,7 @@ pub(crate) struct House {
     pub(crate) ledger: Ledger,
     redis: Option<RedisConfig>,
     /// Keeps the test's keys until it is over.
-    keys: Option<TestRedis>,
+    pub(crate) keys: Option<TestRedis>,
 }
 
 impl House {
@@ -52,7 +52,7 @@ impl House {
         }
         let engine = Engine::new(&db.pool, redis.as_ref(), &tasks);
         let ledger = Ledger::start(db.another_pool(), &tasks, WriterConfig::default());
-        Self { db, tasks, engine, ledger, redis, keys: keys }
+        Self { db, tasks, engine, ledger, redis, keys }
     }
 
     /// An engine with connections of its own, as a second process would have one.

@@ -36,5 +36,6 @@ mod hold;
 mod model;
 mod outage;
 mod random_walk;
+mod reconcile;
 mod refusal;
 mod scope;
