@@ -11,6 +11,7 @@ mod demo;
 mod drain;
 mod figures;
 mod house;
+mod killed;
 mod listen;
 mod money;
 mod process;

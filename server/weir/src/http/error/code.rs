@@ -68,6 +68,10 @@ pub enum Code {
     ProviderQuota,
     /// No engine can admit.
     AdmissionUnavailable,
+    /// The books are too far behind.
+    BooksUnavailable,
+    /// Calls cannot be put on record.
+    SpoolUnavailable,
     /// This process is stopping.
     Draining,
     /// The token is missing or wrong: the admin API's own 401.
@@ -83,7 +87,7 @@ pub enum Code {
 impl Code {
     /// All of them.
     #[cfg(test)]
-    pub(super) const ALL: [Self; 36] = [
+    pub(super) const ALL: [Self; 38] = [
         Self::InvalidRequest,
         Self::NotSupported,
         Self::PiiBlocked,
@@ -115,6 +119,8 @@ impl Code {
         Self::ProviderDown,
         Self::ProviderQuota,
         Self::AdmissionUnavailable,
+        Self::BooksUnavailable,
+        Self::SpoolUnavailable,
         Self::Draining,
         Self::AdminTokenInvalid,
         Self::Conflict,
@@ -181,6 +187,12 @@ impl Code {
             }
             Self::AdmissionUnavailable => {
                 (503, "admission_unavailable", "The gateway cannot check limits right now.")
+            }
+            Self::BooksUnavailable => {
+                (503, "books_unavailable", "The gateway cannot write its books right now.")
+            }
+            Self::SpoolUnavailable => {
+                (503, "spool_unavailable", "The gateway cannot put calls on record right now.")
             }
             Self::Draining => (503, "draining", "This instance is stopping."),
             Self::Unavailable => (503, "unavailable", "A part of the gateway does not answer."),

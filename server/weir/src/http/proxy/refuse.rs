@@ -15,6 +15,9 @@ use crate::weir::Weir;
 /// How long a client is told to wait when the gateway itself cannot serve, in milliseconds.
 const GATEWAY_WAIT_MS: i64 = 2_000;
 
+/// The same when its store cannot: that takes longer to mend, and everybody comes back at once.
+const BOOKS_WAIT_MS: i64 = 5_000;
+
 /// A call of a known key, on its way to a refusal.
 pub(super) struct Refused<'a> {
     pub(super) weir: &'a Weir,
@@ -40,6 +43,8 @@ impl Refused<'_> {
             | CallError::WrongDialect { model, .. } => self.record(None, denial.code, Some(model)),
             CallError::Invalid { .. }
             | CallError::AdmissionUnavailable
+            | CallError::BooksUnavailable
+            | CallError::SpoolUnavailable
             | CallError::ProviderDown
             | CallError::Draining => self.record(None, denial.code, None),
         }
@@ -70,6 +75,12 @@ impl Refused<'_> {
             CallError::AdmissionUnavailable => {
                 Denial::new(Code::AdmissionUnavailable, error.to_string())
                     .retry_after(GATEWAY_WAIT_MS)
+            }
+            CallError::BooksUnavailable => {
+                Denial::new(Code::BooksUnavailable, error.to_string()).retry_after(BOOKS_WAIT_MS)
+            }
+            CallError::SpoolUnavailable => {
+                Denial::new(Code::SpoolUnavailable, error.to_string()).retry_after(BOOKS_WAIT_MS)
             }
             CallError::ProviderDown => {
                 Denial::new(Code::ProviderDown, error.to_string()).retry_after(GATEWAY_WAIT_MS)
