@@ -187,3 +187,13 @@ async fn a_month_and_a_tenant_are_asked_for_by_name() {
     assert_eq!(nobody.status.code(), Some(1));
     assert!(said(&nobody).contains("no such tenant"), "{}", said(&nobody));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_books_are_verified_without_an_engine_that_does_not_answer() {
+    let db = testkit::database().await;
+    with_books(&db).await;
+    damage(&db, "update limiter_authority set mode = 'redis'").await;
+    let verified = weir(&db, &["books", "verify"]);
+    assert_eq!(verified.status.code(), Some(0), "{}", said(&verified));
+    assert_eq!(printed(&verified).matches("unread").count(), 2, "{}", printed(&verified));
+}

@@ -5,15 +5,16 @@ use std::time::Duration;
 use domain::admission::{Meter, Scope};
 use domain::id::TenantId;
 use domain::plan::{LimitRule, Metric, Plan};
-use domain::window::{Period, UnixMs, Zone};
+use domain::window::{Period, Zone};
 use ledger::slice;
 use limiter::Observer;
 use sqlx::PgPool;
 use tokio::time::sleep;
 
-/// How often it is read again when a call moved it in between, or was written and not yet settled.
+/// How often it is read again when it is not what the slice says: a call is in the books a moment before its counter
+/// is told.
 const TRIES: u32 = 20;
-/// The pause before that: some times what a settlement takes after its commit.
+/// The pause in between: all tries together take a second.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What the engine of admission says of a month.
@@ -21,6 +22,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) enum Counter {
     /// There is none.
     None,
+    /// The engine that has the authority does not answer.
+    Unread,
     /// Calls kept moving it: it cannot be compared now.
     Moving,
     /// What it says is used, and what the slice said before and after it was read.
@@ -40,30 +43,32 @@ pub(super) async fn read(
     zone: &Zone,
     plan: &Plan,
     month: Period,
-    now: UnixMs,
 ) -> anyhow::Result<Counter> {
-    let budget = plan
-        .rules
-        .iter()
-        .find(|rule| matches!(rule, LimitRule::Month { metric: Metric::Cost, .. }));
-    let Some(rule) = budget.cloned() else { return Ok(Counter::None) };
+    let is_budget =
+        |rule: &&LimitRule| matches!(rule, LimitRule::Month { metric: Metric::Cost, .. });
+    let Some(rule) = plan.rules.iter().find(is_budget).cloned() else { return Ok(Counter::None) };
     let meters = [Meter { scope: Scope::Tenant, scope_id: tenant_id.0, rule }];
     let name = meters[0].name();
     let slice = || slice::used(pool, tenant_id, Scope::Tenant, tenant_id.0, name, month.start);
-    let mut seen = Counter::Moving;
+    let first = slice().await?;
+    let mut last = Counter::Moving;
     for _ in 0..TRIES {
         let before = slice().await?;
-        let readings = observer.readings(tenant_id, zone, &meters, Some(now)).await?;
-        let after = slice().await?;
-        if let Some(reading) = readings.first()
-            && before == after
-        {
-            seen = Counter::Read { used: reading.used, slice: before };
-            if reading.used == before {
-                break;
+        let used = match observer.readings(tenant_id, zone, &meters, None).await {
+            Ok(readings) => readings.first().map_or(0, |reading| reading.used),
+            Err(error) => {
+                tracing::warn!(%error, "the counter cannot be read");
+                return Ok(Counter::Unread);
+            }
+        };
+        if before == slice().await? {
+            last = Counter::Read { used, slice: before };
+            if used == before {
+                return Ok(last);
             }
         }
         sleep(PAUSE).await;
     }
-    Ok(seen)
+    // Where calls came in between, the difference may be theirs.
+    Ok(if slice().await? == first { last } else { Counter::Moving })
 }

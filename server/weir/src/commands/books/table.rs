@@ -70,6 +70,7 @@ fn row(line: &Line) -> [String; 11] {
     let book = &line.book;
     let counter = match line.counter {
         Counter::None => NONE.to_owned(),
+        Counter::Unread => "unread".to_owned(),
         Counter::Moving => "moving".to_owned(),
         Counter::Read { used, .. } => usd(used),
     };
@@ -89,7 +90,7 @@ fn row(line: &Line) -> [String; 11] {
         book.month_slices.map_or_else(|| NONE.to_owned(), usd),
         usd(book.rollups_charge),
         counter,
-        line.held.to_string(),
+        line.held.map_or_else(|| NONE.to_owned(), |held| held.to_string()),
         usd(book.balance),
         usd(book.ledger_balance),
         differences,
