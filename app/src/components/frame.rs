@@ -11,7 +11,7 @@ use crate::pages::request::Asked;
 use crate::pages::sheet::Sheet;
 use crate::rights::Right;
 use crate::routes;
-use crate::views::Instance;
+use crate::views::{EngineMode, Instance};
 
 /// For whom a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +100,7 @@ pub(crate) fn full_frame(place: Place, asked: &Asked, sheet: Sheet) -> AnyView {
             {navigation(place, &asked.viewer)}
             <main id="main" tabindex="-1">
                 {demo_banner(instance)}
+                {(place.audience() == Audience::Operators).then(|| fallback_banner(instance))}
                 {page_head(sheet.crumbs, sheet.title, sheet.head)}
                 {sheet.body}
             </main>
@@ -207,6 +208,21 @@ fn demo_banner(instance: Option<&Instance>) -> Option<AnyView> {
             <p class="notice demo" role="note" data-testid="demo-banner">
                 <strong>"Demo data."</strong>
                 " Tenants and calls on this page are made up; the provider is simulated."
+            </p>
+        }
+        .into_any()
+    })
+}
+
+/// Operators see on every page that the second choice admits: limits hold, and calls take longer.
+fn fallback_banner(instance: Option<&Instance>) -> Option<AnyView> {
+    let is_fallback = |instance: &&Instance| instance.engine == EngineMode::PostgresFallback;
+    instance.filter(is_fallback).map(|_| {
+        view! {
+            <p class="notice warn" role="status" data-testid="fallback-banner">
+                <strong>"Redis does not answer."</strong>
+                " PostgreSQL admits the calls: every limit holds, and each call takes some milliseconds longer. \
+                 Weir goes back to Redis by itself once every process reaches it."
             </p>
         }
         .into_any()

@@ -76,6 +76,14 @@ async fn a_broken_panel_fails_alone_with_its_request_id() {
 }
 
 #[tokio::test]
+async fn operators_are_told_on_every_page_that_the_second_engine_admits() {
+    let fallback = get(Scene::Broken, "owner", "/admin").await;
+    assert_eq!(fallback.parts("fallback-banner").len(), 1);
+    let as_configured = get(Scene::Rich, "owner", "/admin").await;
+    assert_eq!(as_configured.parts("fallback-banner").len(), 0);
+}
+
+#[tokio::test]
 async fn a_new_installation_says_what_will_be_seen_and_what_to_do() {
     let answer = get(Scene::Empty, "owner", "/admin").await;
     assert_eq!(answer.parts("panel-empty").len(), 3);

@@ -5,6 +5,7 @@ use domain::money::{MoneyError, Nanos};
 use domain::rate_card::RateCard;
 use domain::usage::{Outcome, Usage, UsageSource};
 use ledger::DriftNote;
+use ledger::drift::{PROVIDER_COUNT, TOKENS_ESTIMATE, far_apart};
 
 use crate::dialect::{Reported, Tally};
 use crate::estimate::{PromptSize, charge, tokens_in, unreported};
@@ -50,6 +51,7 @@ pub(crate) fn make_out(facts: &Facts<'_>, tally: &Tally, outcome: Outcome) -> Bi
         Some(reported) => match doubt(facts, &reported) {
             None => {
                 drift.extend(notes(&reported));
+                drift.extend(counts_apart(facts, tally, &reported));
                 if reported.usage.total() == 0 && tally.prose_bytes() > 0 {
                     anomaly = Some("zero_usage_with_content".to_owned());
                 }
@@ -74,6 +76,18 @@ pub(crate) fn make_out(facts: &Facts<'_>, tally: &Tally, outcome: Outcome) -> Bi
         }
     };
     Bill { usage, source, price_id: facts.card.price_id, cost, charge, anomaly, drift }
+}
+
+/// Notes where the provider's counts are far from what was estimated before, and from what was read here.
+fn counts_apart(facts: &Facts<'_>, tally: &Tally, reported: &Reported) -> Vec<DriftNote> {
+    let (read, told) = (tokens_in(tally.prose_bytes()), reported.usage.output);
+    let output = far_apart(PROVIDER_COUNT, read, told, "visible output: read here, and told");
+    // What is not text is estimated by an allowance, which is meant to be far off.
+    let input = facts.size.plain_text_bytes().and_then(|_| {
+        let (estimated, told) = (facts.size.input_estimate(), reported.usage.input_tokens());
+        far_apart(TOKENS_ESTIMATE, estimated, told, "input: estimated before, and told")
+    });
+    output.into_iter().chain(input).collect()
 }
 
 /// The usage of a call of which the provider told none: a failure before any word is free, all else is estimated.

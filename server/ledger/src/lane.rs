@@ -29,8 +29,7 @@ pub(crate) struct Job {
 pub(crate) async fn write(pool: &PgPool, jobs: Vec<Job>, patience: Duration) {
     let mut parts = vec![jobs];
     while let Some(mut part) = parts.pop() {
-        let entries: Vec<&Entry> = part.iter().map(|job| &job.entry).collect();
-        match commit_patiently(pool, &entries, patience).await {
+        match commit_patiently(pool, &part, patience).await {
             Ok(fresh) => answer(part, fresh),
             Err(LedgerError::Rejected(_)) if part.len() > 1 => {
                 // One event is at fault and the others must not suffer: halve until it stands alone.
@@ -67,18 +66,22 @@ fn refuse(jobs: Vec<Job>, error: &LedgerError) {
     }
 }
 
-/// Commits, and tries again while the database is at fault, until the patience ends. A try whose answer was lost is
-/// found by the next one: its events are there already.
+/// Commits, and tries again while the database is at fault, until the patience ends or nobody waits any more: who went
+/// away has its events on record. A try whose answer was lost is found by the next one: its events are there already.
 async fn commit_patiently(
     pool: &PgPool,
-    entries: &[&Entry],
+    jobs: &[Job],
     patience: Duration,
 ) -> Result<HashSet<RequestId>, LedgerError> {
+    let entries: Vec<&Entry> = jobs.iter().map(|job| &job.entry).collect();
+    let is_wanted = || jobs.iter().any(|job| !job.answer.is_closed());
     let until = Instant::now() + patience;
     let mut pause = FIRST_PAUSE;
     loop {
-        match commit_measured(pool, entries).await {
-            Err(LedgerError::Unavailable(error)) if Instant::now() + pause < until => {
+        match commit_measured(pool, &entries).await {
+            Err(LedgerError::Unavailable(error))
+                if Instant::now() + pause < until && is_wanted() =>
+            {
                 tracing::warn!(events = entries.len(), %error, "the books did not answer: trying again");
                 metrics::counter!("weir_ledger_batch_retries_total").increment(1);
                 sleep(pause).await;

@@ -75,7 +75,7 @@ impl Ledger {
     /// Writes an event with everything that goes with it, and returns once that is committed.
     ///
     /// A second event of the same request id moves nothing. Once the event is queued, it is written even if the
-    /// caller goes away.
+    /// caller goes away; when that fails, it is tried again only while somebody waits.
     ///
     /// # Errors
     /// [`LedgerError::Unavailable`] when the database could not be reached for a while: the event may or may not

@@ -1,6 +1,7 @@
-//! How many calls a second the Postgres engine admits and settles.
+//! How many calls a second each engine admits and settles, and what that costs Redis.
 //!
-//! `cargo bench -p limiter`, with `WEIR_TEST_DATABASE_URL` naming a server whose disk is the one that counts.
+//! `cargo bench -p limiter`, with `WEIR_TEST_DATABASE_URL` naming a server whose disk is the one that counts, and
+//! `WEIR_TEST_REDIS_URL` one that does nothing else: its figures are of all it did meanwhile.
 
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot go on ends there")]
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
@@ -14,7 +15,7 @@ use domain::id::{RequestId, TenantId};
 use domain::money::Nanos;
 use domain::plan::{LimitRule, Metric};
 use domain::window::{RollingWindow, Zone};
-use limiter::{Actual, Admission, Ask, PostgresEngine, Verdict};
+use limiter::{Actual, Admission, Ask, Hold, PostgresEngine, RedisConfig, RedisEngine, Verdict};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
@@ -57,19 +58,75 @@ const HISTORY: &str = "
          generate_series(0, 167) as i
     where i < m.slices";
 
-async fn measure(tenants: i64, settle: bool) -> u64 {
+/// The epoch under which Redis has the authority here.
+const EPOCH: i64 = 2;
+
+#[derive(Clone)]
+enum Engine {
+    Postgres(PostgresEngine),
+    Redis(RedisEngine),
+}
+
+impl Engine {
+    async fn admit(&self, ask: &Ask) -> Verdict {
+        match self {
+            Self::Postgres(engine) => engine.admit(ask).await.unwrap(),
+            Self::Redis(engine) => engine.admit(ask, EPOCH).await.unwrap(),
+        }
+    }
+
+    async fn settle(&self, hold: &Hold, actual: &Actual) {
+        match self {
+            Self::Postgres(engine) => engine.settle(hold, actual, None).await.unwrap(),
+            Self::Redis(engine) => engine.end(hold, Some(actual), EPOCH, None).await.unwrap(),
+        }
+    }
+}
+
+async fn measure_postgres(tenants: i64, settle: bool) -> u64 {
     let db = testkit::database().await;
-    let options = PgConnectOptions::from_str(&db.url).unwrap();
-    let pool = PgPoolOptions::new()
+    let pool = pool(&db.url).await;
+    sqlx::query(HISTORY).bind(tenants).execute(&pool).await.unwrap();
+    sqlx::query("vacuum analyze").execute(&pool).await.unwrap();
+    drive(Engine::Postgres(PostgresEngine::new(pool, TaskTracker::new())), tenants, settle).await
+}
+
+/// Calls a second, and microseconds of Redis for each script.
+async fn measure_redis(tenants: i64, settle: bool) -> (u64, String) {
+    let (db, keys) = (testkit::database().await, testkit::redis());
+    let pool = pool(&db.url).await;
+    sqlx::query("update limiter_authority set mode = 'redis', epoch = $1")
+        .bind(EPOCH)
+        .execute(&pool)
+        .await
+        .unwrap();
+    let prefix = keys.prefix.trim_end_matches(':').to_owned();
+    let config = RedisConfig { url: keys.url.clone(), prefix, deadline: Duration::from_secs(5) };
+    let engine = Engine::Redis(RedisEngine::new(&config, &pool, TaskTracker::new()).unwrap());
+    for tenant in 1..=tenants {
+        let number = u64::try_from(tenant).unwrap() + (1 << 40);
+        engine.admit(&ask(number, tenant)).await;
+    }
+    let mut connection = keys.client().get_connection().unwrap();
+    redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut connection).unwrap();
+    let rate = drive(engine, tenants, settle).await;
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap().to_owned();
+    (rate, line)
+}
+
+async fn pool(url: &str) -> sqlx::PgPool {
+    let options = PgConnectOptions::from_str(url).unwrap();
+    PgPoolOptions::new()
         .min_connections(CONNECTIONS)
         .max_connections(CONNECTIONS)
         .acquire_timeout(Duration::from_secs(60))
         .connect_with(options)
         .await
-        .unwrap();
-    sqlx::query(HISTORY).bind(tenants).execute(&pool).await.unwrap();
-    sqlx::query("vacuum analyze").execute(&pool).await.unwrap();
-    let engine = PostgresEngine::new(pool, TaskTracker::new());
+        .unwrap()
+}
+
+async fn drive(engine: Engine, tenants: i64, settle: bool) -> u64 {
     let numbers = std::sync::Arc::new(AtomicU64::new(1));
     let began = Instant::now();
     let mut tasks = JoinSet::new();
@@ -80,10 +137,10 @@ async fn measure(tenants: i64, settle: bool) -> u64 {
             while began.elapsed() < TIME {
                 let number = numbers.fetch_add(1, Ordering::Relaxed);
                 let tenant = 1 + i64::try_from(number).unwrap() % tenants;
-                let verdict = engine.admit(&ask(number, tenant)).await.unwrap();
+                let verdict = engine.admit(&ask(number, tenant)).await;
                 if let (true, Verdict::Admit(hold)) = (settle, verdict) {
                     let actual = Actual { tokens: 300, charge: Nanos(200_000) };
-                    engine.settle(&hold, &actual, None).await.unwrap();
+                    engine.settle(&hold, &actual).await;
                 }
                 done += 1;
             }
@@ -97,9 +154,16 @@ async fn measure(tenants: i64, settle: bool) -> u64 {
 #[tokio::main(flavor = "multi_thread")]
 async fn main() {
     for tenants in [1, 10, 1_000] {
-        let admitted = measure(tenants, false).await;
-        let served = measure(tenants, true).await;
-        println!("{tenants} tenants, {IN_FLIGHT} in flight, {CONNECTIONS} connections:");
+        let admitted = measure_postgres(tenants, false).await;
+        let served = measure_postgres(tenants, true).await;
+        println!("Postgres, {tenants} tenants, {IN_FLIGHT} in flight, {CONNECTIONS} connections:");
         println!("  {admitted} admissions/s; {served} calls/s, each admitted and settled");
+    }
+    for tenants in [1, 10, 1_000, 10_000] {
+        let (admitted, of_one) = measure_redis(tenants, false).await;
+        let (served, of_both) = measure_redis(tenants, true).await;
+        println!("Redis, {tenants} tenants, {IN_FLIGHT} in flight:");
+        println!("  {admitted} admissions/s ({of_one})");
+        println!("  {served} calls/s, each admitted and settled ({of_both})");
     }
 }

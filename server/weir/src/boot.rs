@@ -8,13 +8,12 @@ use std::time::Duration;
 use anyhow::Context;
 use gateway::Gateway;
 use ledger::{Ledger, WriterConfig};
-use limiter::{Admission, PostgresEngine};
 use sqlx::PgPool;
 use tenants::directory::Directory;
 use tenants::password::Passwords;
 use tenants::plan;
 use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,8 +27,11 @@ use crate::http::site::Site;
 use crate::listen::{self, Limits, Stop};
 use crate::store::Store;
 use crate::weir::{Parts, Weir};
-use crate::{database, http, jobs, key_file, metrics_listener, setup};
+use crate::{database, http, jobs, key_file, limits, metrics_listener, setup, spool};
 
+/// How long calls that are over may take to get into the books at a stop, at least: what is left after that waits for
+/// the next start.
+const BOOKS_WAIT: Duration = Duration::from_secs(5);
 /// How long calls that were cut may take to be settled and told.
 const CUT_WAIT: Duration = Duration::from_secs(10);
 /// How long the writer may take to write what is queued: some batches, and a slow disk.
@@ -42,15 +44,25 @@ pub struct Running {
     address: SocketAddr,
     store: Store,
     stop: Stop,
-    /// Ends calls as interrupted.
-    cut: CancellationToken,
+    tasks: Tasks,
+}
+
+/// What runs, and what ends it.
+#[derive(Debug, Clone, Default)]
+struct Tasks {
     /// The listeners.
     listening: TaskTracker,
-    /// Metered calls, each until it is in the books.
+    /// Metered calls, each until its end is on record.
     calls: TaskTracker,
+    /// Ends calls as interrupted.
+    cut: CancellationToken,
+    /// Calls that are over, each until it is in the books and settled.
+    booking: TaskTracker,
+    /// Leaves what is not in the books on record.
+    halt: CancellationToken,
     /// The writer of the books. It ends when its last handle is gone.
     writing: TaskTracker,
-    /// The directory's ear and the timetable.
+    /// The directory's ear, the recovery and the timetable.
     background: TaskTracker,
     end_background: CancellationToken,
 }
@@ -64,7 +76,9 @@ impl Running {
     pub async fn start(config: Config) -> Result<Self, Failure> {
         let store = Store::open(&config).await?;
         match Self::on(config, &store).await {
-            Ok(built) => Ok(built.running(store)),
+            Ok(Built { weir, address, stop, tasks }) => {
+                Ok(Self { weir, address, store, stop, tasks })
+            }
             Err(failure) => {
                 // What is wrong is told; a database that stops badly besides is in the log.
                 if let Err(error) = store.close().await {
@@ -78,12 +92,9 @@ impl Running {
     async fn on(config: Config, store: &Store) -> Result<Built, Failure> {
         let sealer = Arc::new(key_file::sealer(&config)?);
         let pool = pool(&config, store).await?;
-        if config.redis_url.is_some() {
-            tracing::warn!("REDIS_URL is set, but this version admits through PostgreSQL only");
-        }
         let clock = Clock::default();
-        let [calls, writing, background, listening] = std::array::from_fn(|_| TaskTracker::new());
-        let (cut, end_background) = (CancellationToken::new(), CancellationToken::new());
+        let tasks = Tasks::default();
+        let spool = spool::start(&config, &pool).await?;
 
         let directory = Directory::load(&pool, Arc::clone(&sealer))
             .await
@@ -92,17 +103,20 @@ impl Running {
         let directory = Arc::new(directory);
         let desk = Desk { directory: Some(Arc::clone(&directory)), ..Desk::on(pool.clone()) };
         let desk = Desk { clock: clock.clone(), ..desk };
-        let ledger = Ledger::start(pool.clone(), &writing, WriterConfig::default());
-        let engine = PostgresEngine::new(pool.clone(), calls.clone());
-        let limiter: Arc<dyn Admission> = Arc::new(engine.clone());
-        let gateway = Gateway::new(
-            Arc::clone(&directory),
-            Arc::clone(&limiter),
-            ledger.clone(),
-            calls.clone(),
-            cut.clone(),
-            clock.for_gateway(config.test_clock),
-        );
+        let ledger = Ledger::start(pool.clone(), &tasks.writing, WriterConfig::default());
+        let limiter = limits::limiter(&config, &pool, &clock, &tasks.booking)?;
+        let gateway = Gateway::new(gateway::Parts {
+            directory: Arc::clone(&directory),
+            limiter: Arc::new(limiter.clone()),
+            ledger: ledger.clone(),
+            spool,
+            tasks: tasks.calls.clone(),
+            booking: tasks.booking.clone(),
+            cut: tasks.cut.clone(),
+            halt: tasks.halt.clone(),
+            clock: clock.for_gateway(config.test_clock),
+            fail_points: spool::fail_points(&config),
+        });
 
         let listener = bind(config.bind).await?;
         let address = listener.local_addr().context("no local address")?;
@@ -128,25 +142,8 @@ impl Running {
             probe: Probe::default(),
         });
 
-        background.spawn(hear(weir.clone(), end_background.clone()));
-        background.spawn(jobs::run(weir.clone(), engine, end_background.clone()));
-        let stop = Stop::default();
-        metrics_listener::start(&weir, &listening, &stop).await?;
-        let edge = Edge::new(http::router(&weir), weir.clock.clone());
-        let limits = Limits::public(weir.config.keep_alive, listen::raise_open_files());
-        listening.spawn(listen::serve(listener, edge, limits, stop.clone()));
-        setup::announce(&weir).await?;
-        Ok(Built {
-            weir,
-            address,
-            stop,
-            cut,
-            listening,
-            calls,
-            writing,
-            background,
-            end_background,
-        })
+        let stop = begin(&weir, &tasks, listener).await?;
+        Ok(Built { weir, address, stop, tasks })
     }
 
     /// Where it listens.
@@ -161,13 +158,15 @@ impl Running {
         &self.weir
     }
 
-    /// Ends it: not ready, nothing new, calls may end, the rest is cut and settled, all is
-    /// written, the store is closed.
+    /// Ends it: not ready, nothing new, calls may end, the rest is cut, all is written and settled, the store is
+    /// closed. What cannot be written in time is left on record for the next start.
     ///
     /// # Errors
     /// [`Failure::Failed`] when something could not be ended in time; all else was ended.
     pub async fn stop(self) -> Result<(), Failure> {
-        let Self { weir, store, stop, cut, listening, calls, writing, background, .. } = self;
+        let Self { weir, store, stop, tasks, .. } = self;
+        let Tasks { listening, calls, cut, booking, halt, writing, background, .. } = tasks;
+        let began = Instant::now();
         weir.draining.store(true, Ordering::Relaxed);
         stop.soft.cancel();
         listening.close();
@@ -183,7 +182,17 @@ impl Running {
                 tracing::error!(calls = calls.len(), "calls are left to their time to live");
             }
         }
-        self.end_background.cancel();
+        let left = weir.config.drain.saturating_sub(began.elapsed()).max(BOOKS_WAIT);
+        if timeout(left, weir.gateway.flushed()).await.is_err() {
+            let depth = weir.gateway.spool().depth();
+            tracing::warn!(?depth, "the books did not take all in time");
+        }
+        halt.cancel();
+        booking.close();
+        if timeout(CUT_WAIT, booking.wait()).await.is_err() {
+            tracing::warn!("a store does not answer: holds are left to their time to live");
+        }
+        tasks.end_background.cancel();
         background.close();
         background.wait().await;
         weir.desk.tasks.close();
@@ -191,17 +200,33 @@ impl Running {
         if let Err(error) = weir.last_used.write(&weir.pool).await {
             tracing::warn!(%error, "when keys were last used is not all written");
         }
-        let pool = weir.pool.clone();
+        let (pool, spool) = (weir.pool.clone(), weir.gateway.spool().clone());
         // The last handle on the books goes with the parts.
         drop(weir);
         writing.close();
         let flushed = timeout(FLUSH_WAIT, writing.wait()).await;
         pool.close().await;
+        spool::close(spool).await;
         store.close().await?;
-        flushed.context("the books could not be written to the end in time")?;
-        tracing::info!("stopped: all is settled and written");
+        match flushed {
+            Ok(()) => tracing::info!("stopped"),
+            // What it had not written is on record.
+            Err(_) => tracing::warn!("stopped before the writer of the books did"),
+        }
         Ok(())
     }
+}
+
+/// Starts everything that runs beside the calls, and then takes calls.
+async fn begin(weir: &Weir, tasks: &Tasks, listener: TcpListener) -> Result<Stop, Failure> {
+    begin_background(weir, tasks);
+    let stop = Stop::default();
+    metrics_listener::start(weir, &tasks.listening, &stop).await?;
+    let edge = Edge::new(http::router(weir), weir.clock.clone());
+    let limits = Limits::public(weir.config.keep_alive, listen::raise_open_files());
+    tasks.listening.spawn(listen::serve(listener, edge, limits, stop.clone()));
+    setup::announce(weir).await?;
+    Ok(stop)
 }
 
 /// A process that serves, without the store it stands on.
@@ -209,31 +234,19 @@ struct Built {
     weir: Weir,
     address: SocketAddr,
     stop: Stop,
-    cut: CancellationToken,
-    listening: TaskTracker,
-    calls: TaskTracker,
-    writing: TaskTracker,
-    background: TaskTracker,
-    end_background: CancellationToken,
+    tasks: Tasks,
 }
 
-impl Built {
-    fn running(self, store: Store) -> Running {
-        let Self { weir, address, stop, cut, listening, calls, writing, .. } = self;
-        let Self { background, end_background, .. } = self;
-        Running {
-            weir,
-            address,
-            store,
-            stop,
-            cut,
-            listening,
-            calls,
-            writing,
-            background,
-            end_background,
-        }
+/// Begins what goes on beside the calls.
+fn begin_background(weir: &Weir, tasks: &Tasks) {
+    let Tasks { background, end_background: end, .. } = tasks;
+    background.spawn(hear(weir.clone(), end.clone()));
+    background.spawn(recover(weir.gateway.clone(), end.clone()));
+    if weir.config.spool.sync {
+        background.spawn(spool::keep_synced(weir.gateway.spool().clone(), end.clone()));
     }
+    background.spawn(hand_over(weir.clone(), end.clone()));
+    background.spawn(jobs::run(weir.clone(), end.clone()));
 }
 
 /// The pool, on a schema that is this program's.
@@ -255,6 +268,17 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
         .await
         .with_context(|| format!("cannot listen on {address}"))
         .map_err(Failure::Missing)
+}
+
+/// Writes what dead processes left on record into the books.
+async fn recover(gateway: Gateway, cancel: CancellationToken) {
+    gateway.keep_recovering(cancel).await;
+}
+
+/// Follows the authority over the limits, and gives the lease back at the end.
+async fn hand_over(weir: Weir, cancel: CancellationToken) {
+    weir.limiter.run(cancel).await;
+    weir.limiter.close().await;
 }
 
 /// Keeps the directory new.

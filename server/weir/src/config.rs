@@ -41,6 +41,10 @@ pub struct Config {
     pub database_url: Option<SecretString>,
     /// The operator's Redis.
     pub redis_url: Option<SecretString>,
+    /// What every key in Redis begins with.
+    pub redis_prefix: String,
+    /// How long one question to Redis may take.
+    pub redis_deadline: Duration,
     /// The most connections to the database.
     pub database_connections: u32,
     /// Whether the schema is brought up to date at the start.
@@ -55,6 +59,11 @@ pub struct Config {
     pub keep_alive: Duration,
     /// How long calls may go on after a stop was asked for.
     pub drain: Duration,
+    /// Where calls are on record until they are in the books.
+    pub spool: SpoolSettings,
+    /// Where the process ends itself, for fault tests.
+    #[cfg(debug_assertions)]
+    pub fail_point: Option<FailAt>,
     /// The folder of the built site.
     pub site_dir: Option<PathBuf>,
     /// The key that seals credentials, in base64; `None` for the generated one.
@@ -64,6 +73,21 @@ pub struct Config {
     /// Whether tests may set the clock.
     pub test_clock: bool,
 }
+
+/// Where calls are on record until they are in the books.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpoolSettings {
+    /// The folder.
+    pub dir: PathBuf,
+    /// How long calls are taken while the books cannot be written.
+    pub admit: Duration,
+    /// Whether the disk is made to keep what is written.
+    pub sync: bool,
+}
+
+/// Where the process ends itself: a place in the life of a call, and which time, from 1.
+#[cfg(debug_assertions)]
+pub type FailAt = (gateway::FailPoint, u32);
 
 /// The form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

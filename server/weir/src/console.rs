@@ -117,6 +117,15 @@ impl WeirConsole {
     }
 }
 
+/// Which engine admits, as it is told on every page.
+fn engine_mode(weir: &Weir) -> EngineMode {
+    match weir.limiter.standing() {
+        Some(standing) if standing.degraded => EngineMode::PostgresFallback,
+        Some(standing) if standing.mode == limiter::Mode::Redis => EngineMode::Redis,
+        Some(_) | None => EngineMode::Postgres,
+    }
+}
+
 #[async_trait]
 impl Console for WeirConsole {
     async fn instance(&self) -> Result<Instance, ConsoleError> {
@@ -126,7 +135,7 @@ impl Console for WeirConsole {
             Ok(Instance {
                 name: instance.name,
                 demo: instance.demo,
-                engine: EngineMode::Postgres,
+                engine: engine_mode(&self.weir),
                 setup_needed: !owned,
                 gateway_url: self.weir.public_url.origin().to_owned(),
                 version: cli::version().to_owned(),

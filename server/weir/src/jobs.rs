@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::Context;
 use domain::window::UnixMs;
 use ledger::reconcile::{self, Audit};
-use limiter::PostgresEngine;
 use sqlx::PgPool;
 use tenants::session;
 use tokio::time::{MissedTickBehavior, interval};
@@ -14,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::weir::Weir;
 
 /// The timetable. The first run is one period after the start, so that a restart is quiet.
-const TIMETABLE: [Job; 9] = [
+const TIMETABLE: [Job; 11] = [
     Job::each("end expired holds", Duration::from_secs(10), Work::ReapHolds),
     Job::each("note when keys were used", Duration::from_secs(20), Work::WriteLastUsed),
     Job::each("remove expired sessions", Duration::from_secs(600), Work::ExpireSessions),
@@ -25,6 +24,12 @@ const TIMETABLE: [Job; 9] = [
     Job::each("compare recent books", Duration::from_secs(60), Work::Compare(Audit::Recent)),
     // Once a day, in portions.
     Job::each("compare all books", Duration::from_secs(60), Work::Compare(Audit::Whole)),
+    Job::each("compare counters", Duration::from_secs(60), Work::CompareCounters { all: false }),
+    Job::each(
+        "compare all counters",
+        Duration::from_secs(86_400),
+        Work::CompareCounters { all: true },
+    ),
 ];
 // The directory compares itself with the database once a minute: see `Directory::run`.
 
@@ -58,6 +63,7 @@ enum Work {
     ForgetPeriods,
     ExpireGrants,
     Compare(Audit),
+    CompareCounters { all: bool },
 }
 
 impl Work {
@@ -68,23 +74,22 @@ impl Work {
 }
 
 /// Runs the timetable until it is cancelled; work under way is finished first.
-pub(crate) async fn run(weir: Weir, engine: PostgresEngine, cancel: CancellationToken) {
-    let lines = (LOCKS..)
-        .zip(TIMETABLE)
-        .map(|(lock, job)| keep(weir.clone(), engine.clone(), job, lock, cancel.clone()));
+pub(crate) async fn run(weir: Weir, cancel: CancellationToken) {
+    let lines =
+        (LOCKS..).zip(TIMETABLE).map(|(lock, job)| keep(weir.clone(), job, lock, cancel.clone()));
     futures_util::future::join_all(lines).await;
 }
 
-async fn keep(weir: Weir, engine: PostgresEngine, job: Job, lock: i64, cancel: CancellationToken) {
+async fn keep(weir: Weir, job: Job, lock: i64, cancel: CancellationToken) {
     let mut period = interval(job.every);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick is at once.
     period.tick().await;
     while cancel.run_until_cancelled(period.tick()).await.is_some() {
         let done = if job.work.is_shared() {
-            alone(&weir.pool, lock, work(&weir, &engine, job.work)).await
+            alone(&weir.pool, lock, work(&weir, job.work)).await
         } else {
-            work(&weir, &engine, job.work).await.map(Some)
+            work(&weir, job.work).await.map(Some)
         };
         match done {
             Ok(Some(rows)) if rows > 0 => tracing::debug!(job = job.name, rows, "job done"),
@@ -116,12 +121,12 @@ async fn alone(
     done
 }
 
-async fn work(weir: &Weir, engine: &PostgresEngine, work: Work) -> anyhow::Result<u64> {
+async fn work(weir: &Weir, work: Work) -> anyhow::Result<u64> {
     let (pool, now) = (&weir.pool, weir.clock.now());
     // Only a clock that tests set is told to the engine; otherwise it asks the store's own.
     let told = weir.gateway.clock().for_engine();
     match work {
-        Work::ReapHolds => portions(|| async { Ok(engine.reap(told).await?) }).await,
+        Work::ReapHolds => portions(|| async { Ok(weir.limiter.reap(told).await?) }).await,
         Work::WriteLastUsed => weir.last_used.write(pool).await.map(|()| 0).context("keys"),
         Work::ExpireSessions => {
             portions(|| async { Ok(session::delete_expired(pool, now).await?) }).await
@@ -135,10 +140,11 @@ async fn work(weir: &Weir, engine: &PostgresEngine, work: Work) -> anyhow::Resul
             portions(|| async { Ok(ledger::retention::prune_slices(pool, now).await?) }).await
         }
         Work::ForgetPeriods => {
-            portions(|| async { Ok(engine.forget_past_periods(told).await?) }).await
+            portions(|| async { Ok(weir.limiter.forget_past_periods(told).await?) }).await
         }
         Work::ExpireGrants => portions(|| expire_grants(weir, now)).await,
         Work::Compare(audit) => compare(weir, audit, now).await,
+        Work::CompareCounters { all } => Ok(weir.limiter.reconcile(all).await?),
     }
 }
 

@@ -65,8 +65,13 @@ pub(crate) async fn keep_synced(spool: Spool, cancel: CancellationToken) {
 pub(crate) async fn close(spool: Spool) {
     match blocking(move || spool.close()).await {
         Ok(0) => {}
-        Ok(calls) => tracing::warn!(calls, "calls are left on record: the next start writes them into the books"),
-        Err(error) => tracing::warn!(%error, "the folder of the spool is left: the next start looks into it"),
+        Ok(calls) => tracing::warn!(
+            calls,
+            "calls are left on record: the next start writes them into the books"
+        ),
+        Err(error) => {
+            tracing::warn!(%error, "the folder of the spool is left: the next start looks into it")
+        }
     }
 }
 

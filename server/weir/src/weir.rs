@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use domain::id::TenantId;
 use gateway::Gateway;
 use ledger::Ledger;
-use limiter::Admission;
+use limiter::Limiter;
 use sqlx::PgPool;
 use tenants::directory::Directory;
 use tenants::password::Passwords;
@@ -42,7 +42,7 @@ pub struct Parts {
     /// Hashes passwords, a few at a time.
     pub passwords: Passwords,
     /// The engine of admission.
-    pub limiter: Arc<dyn Admission>,
+    pub limiter: Limiter,
     /// The books.
     pub ledger: Ledger,
     /// Metered calls.
@@ -70,10 +70,11 @@ impl Weir {
 
     /// Tells the engine of admission that a tenant's money or budget moved without a call.
     ///
-    /// The engine in Postgres reads balances and slices at each verdict and need not be told.
-    #[expect(clippy::unused_async, reason = "an engine with counters of its own is waited for")]
+    /// What cannot be told now is found by the reconciliation.
     pub async fn credit_changed(&self, tenant_id: TenantId) {
-        tracing::debug!(tenant_id = tenant_id.0, "money moved without a call");
+        if let Err(error) = self.limiter.credit_changed(tenant_id).await {
+            tracing::warn!(tenant_id = tenant_id.0, %error, "the counters do not know yet that money moved");
+        }
     }
 
     /// Whether the process is stopping.

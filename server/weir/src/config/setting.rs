@@ -44,6 +44,9 @@ impl Setting {
 pub(super) const PORT: &str = "PORT";
 /// The variable that names the settings file.
 pub(super) const CONFIG_FILE: &str = "WEIR_CONFIG";
+/// The variable of fault tests that names the place at which the process ends itself.
+#[cfg(debug_assertions)]
+pub(super) const FAIL_POINT: &str = "WEIR_FAIL_POINT";
 /// Variables of the build and test tools beside Weir, which may stand in the same environment. One
 /// that is nearly a setting is taken for a slip all the same.
 pub(super) const TOOL_PREFIXES: [&str; 3] = ["WEIR_CI_", "WEIR_XTASK_", "WEIR_TEST_"];
@@ -94,7 +97,21 @@ pub(super) static REDIS_URL: Setting = Setting::secret(
     "redis_url",
     "REDIS_URL",
     "redis-url-file",
-    "A Redis server for admission; without it PostgreSQL admits.",
+    "A Redis server for admission, or redis-cluster:// and its nodes; without it PostgreSQL admits.",
+);
+pub(super) static REDIS_PREFIX: Setting = Setting::plain(
+    "redis_prefix",
+    "WEIR_REDIS_PREFIX",
+    "redis-prefix",
+    "weir",
+    "What every key in Redis begins with: letters, digits, - and _.",
+);
+pub(super) static REDIS_DEADLINE_MS: Setting = Setting::plain(
+    "redis_deadline_ms",
+    "WEIR_REDIS_DEADLINE_MS",
+    "redis-deadline-ms",
+    "50",
+    "How long one question to Redis may take, in milliseconds, 5 to 5000.",
 );
 pub(super) static DATABASE_CONNECTIONS: Setting = Setting::plain(
     "database_connections",
@@ -146,6 +163,28 @@ pub(super) static DRAIN_S: Setting = Setting::plain(
     "30",
     "How long calls may go on after a stop was asked for, in seconds.",
 );
+pub(super) static SPOOL_DIR: Setting = Setting::plain(
+    "spool_dir",
+    "WEIR_SPOOL_DIR",
+    "spool-dir",
+    "",
+    "The folder for calls that are not in the books yet; on a local disk. By default `spool` in the \
+     data folder.",
+);
+pub(super) static SPOOL_ADMIT_SECONDS: Setting = Setting::plain(
+    "spool_admit_seconds",
+    "WEIR_SPOOL_ADMIT_SECONDS",
+    "spool-admit-seconds",
+    "30",
+    "How long calls are taken while the books cannot be written, in seconds. `0`: none are.",
+);
+pub(super) static SPOOL_SYNC: Setting = Setting::plain(
+    "spool_sync",
+    "WEIR_SPOOL_SYNC",
+    "spool-sync",
+    "off",
+    "`on`: the disk is made to keep the spool every 10 ms, so that it survives a loss of power too.",
+);
 pub(super) static SITE_DIR: Setting = Setting::plain(
     "site_dir",
     "WEIR_SITE_DIR",
@@ -176,7 +215,7 @@ pub(super) static TEST_CLOCK: Setting = Setting::plain(
 );
 
 /// All settings, in the order in which they are shown.
-pub static SETTINGS: [&Setting; 18] = [
+pub static SETTINGS: [&Setting; 23] = [
     &BIND,
     &METRICS_BIND,
     &PUBLIC_URL,
@@ -184,6 +223,8 @@ pub static SETTINGS: [&Setting; 18] = [
     &DATABASE_CONNECTIONS,
     &MIGRATE,
     &REDIS_URL,
+    &REDIS_PREFIX,
+    &REDIS_DEADLINE_MS,
     &DATA_DIR,
     &PG_BIN,
     &KEY,
@@ -193,6 +234,9 @@ pub static SETTINGS: [&Setting; 18] = [
     &BODY_LIMIT_BYTES,
     &KEEP_ALIVE_S,
     &DRAIN_S,
+    &SPOOL_DIR,
+    &SPOOL_ADMIT_SECONDS,
+    &SPOOL_SYNC,
     &SITE_DIR,
     &TEST_CLOCK,
 ];

@@ -214,6 +214,8 @@ fn read(path: &Path) -> Result<SecretString, String> {
 /// A variable that begins like one of ours and is none is a slip that would silently do nothing.
 fn unknown_variables(environment: &Environment, problems: &mut Vec<String>) {
     let mut known = vec![CONFIG_FILE.to_owned()];
+    #[cfg(debug_assertions)]
+    known.push(super::setting::FAIL_POINT.to_owned());
     for setting in SETTINGS {
         known.push(setting.env.to_owned());
         if setting.secret {

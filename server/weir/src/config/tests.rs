@@ -172,3 +172,24 @@ fn the_example_names_every_setting_and_no_other() {
         assert!(known(name), "{name} is no setting");
     }
 }
+
+#[test]
+fn the_spool_is_in_the_data_folder_unless_another_is_named() {
+    let config = load(&[("WEIR_DATA_DIR", "/data")]).unwrap();
+    assert_eq!(config.spool.dir, Path::new("/data/spool"));
+    assert_eq!((config.spool.admit, config.spool.sync), (Duration::from_secs(30), false));
+    let named = [("WEIR_DATA_DIR", "/data"), ("WEIR_SPOOL_DIR", "/fast")];
+    assert_eq!(load(&named).unwrap().spool.dir, Path::new("/fast"));
+    assert!(problem(&[("WEIR_SPOOL_ADMIT_SECONDS", "3601")]).contains("spool_admit_seconds"));
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_fail_point_is_a_place_and_which_time() {
+    let at = |text| load(&[("WEIR_FAIL_POINT", text)]).map(|config| config.fail_point);
+    assert_eq!(at("after_open").unwrap(), Some((gateway::FailPoint::AfterOpen, 1)));
+    assert_eq!(at("before_commit:7").unwrap(), Some((gateway::FailPoint::BeforeCommit, 7)));
+    for text in ["somewhere", "after_open:0", "after_open:x"] {
+        assert!(problem(&[("WEIR_FAIL_POINT", text)]).contains("is no place"), "{text}");
+    }
+}

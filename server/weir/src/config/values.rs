@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Uri;
@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::setting as names;
 use super::setting::Setting;
 use super::sources::Raw;
-use super::{Config, ConfigError, Environment, LogFormat};
+use super::{Config, ConfigError, Environment, LogFormat, SpoolSettings};
 
 /// Fewer connections would let one report and the writer block admission.
 const CONNECTIONS_MIN: u32 = 4;
@@ -22,6 +22,10 @@ const CONNECTIONS_MAX: u32 = 500;
 const BODY_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// No supervisor waits longer for a program to end.
 const DRAIN_S_MAX: u64 = 3_600;
+/// What waits for the books is in memory too, and nobody waits a day for a database.
+const SPOOL_ADMIT_S_MAX: u64 = 3_600;
+/// Beyond it a call waits longer for a verdict than for a provider.
+const REDIS_DEADLINE_MS_MAX: u64 = 5_000;
 /// Connections that idle longer are dropped by every box on the way.
 const KEEP_ALIVE_S_MAX: u64 = 3_600;
 /// Every admin token begins so: a leaked one can be found by its beginning.
@@ -135,14 +139,25 @@ fn read(reader: &mut Reader<'_>, environment: &Environment) -> Option<Config> {
         Some(folder) => Some(folder),
         None => reader.own_data_dir(environment),
     };
+    let spool = spool(reader, data_dir.as_deref());
+    let redis_prefix = reader.must(&names::REDIS_PREFIX, key_prefix);
+    let redis_deadline =
+        reader.must(&names::REDIS_DEADLINE_MS, |text| number(text, 5..=REDIS_DEADLINE_MS_MAX));
+    #[cfg(debug_assertions)]
+    let fail_point = fail_point(reader, environment);
     Some(Config {
         bind: bind?,
         metrics_bind: metrics_bind?,
         public_url,
         data_dir: data_dir?,
+        spool: spool?,
+        #[cfg(debug_assertions)]
+        fail_point,
         pg_bin,
         database_url: reader.secret(&names::DATABASE_URL),
         redis_url: reader.secret(&names::REDIS_URL),
+        redis_prefix: redis_prefix?,
+        redis_deadline: Duration::from_millis(redis_deadline?),
         database_connections: database_connections?,
         migrate: migrate?,
         log: log?,
@@ -155,6 +170,41 @@ fn read(reader: &mut Reader<'_>, environment: &Environment) -> Option<Config> {
         admin_token,
         test_clock: test_clock?,
     })
+}
+
+/// What keys may begin with: no brace, which would decide where a cluster keeps them.
+fn key_prefix(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if (1..=40).contains(&text.len()) && text.chars().all(is_plain) {
+        Ok(text.to_owned())
+    } else {
+        Err("1 to 40 letters, digits, - and _".to_owned())
+    }
+}
+
+fn spool(reader: &mut Reader<'_>, data_dir: Option<&Path>) -> Option<SpoolSettings> {
+    let dir = reader.may(&names::SPOOL_DIR, folder);
+    let admit =
+        reader.must(&names::SPOOL_ADMIT_SECONDS, |text| number(text, 0..=SPOOL_ADMIT_S_MAX));
+    let sync = reader.must(&names::SPOOL_SYNC, switch);
+    Some(SpoolSettings {
+        dir: dir.or_else(|| Some(data_dir?.join("spool")))?,
+        admit: Duration::from_secs(admit?),
+        sync: sync?,
+    })
+}
+
+/// Reads `name` or `name:N`. It is no setting: it is in no list, and release builds do not know it.
+#[cfg(debug_assertions)]
+fn fail_point(reader: &mut Reader<'_>, environment: &Environment) -> Option<super::FailAt> {
+    let text = environment.get(names::FAIL_POINT)?;
+    let (name, times) = text.split_once(':').unwrap_or((text, "1"));
+    let point = gateway::FailPoint::ALL.into_iter().find(|point| point.name() == name);
+    let found = point.zip(times.parse().ok().filter(|times| *times > 0));
+    if found.is_none() {
+        reader.problems.push(format!("environment {}: {text} is no place", names::FAIL_POINT));
+    }
+    found
 }
 
 struct Reader<'a> {

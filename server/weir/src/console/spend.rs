@@ -8,6 +8,7 @@ use app::views::{Month, SpendOrder, SpendPanel, SpendRow};
 use domain::id::TenantId;
 use domain::plan::Plan;
 use ledger::report::{TenantPeriod, spend_by_tenant};
+use limiter::Admission as _;
 use tenants::directory::Snapshot;
 use tenants::tenant::{Tenant, TenantStatus};
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::body::Body;
-use domain::admission::Refusal;
+use domain::admission::{Reason, Refusal, Scope};
 use domain::id::RequestId;
 use domain::plan::{DenyMode, Metric};
 use domain::usage::Dialect;
@@ -28,6 +28,9 @@ const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 /// Waits longer than this are told but not to be waited out: some SDKs would sleep for days.
 const WAIT_S_MAX: i64 = 60;
+
+/// When to come back to a provider's quota that does not say when it lets calls pass again, in milliseconds.
+const QUOTA_WAIT_MS: i64 = 1_000;
 
 /// Whose words an error body speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,14 +141,33 @@ impl Denial {
     /// A verdict of no, as far as the plan lets it be told.
     #[must_use]
     pub fn of_refusal(refusal: &Refusal, mode: DenyMode) -> Self {
+        if refusal.scope == Scope::Provider {
+            return Self::of_quota(refusal, mode);
+        }
         let code = Code::from(refusal.reason);
         match mode {
             DenyMode::RejectBare => Self::new(code, code.sentence()),
-            DenyMode::Reject => Self {
+            DenyMode::Reject | DenyMode::Wait => Self {
                 limit: Some(LimitFigures::of(refusal)),
                 retry_after_ms: refusal.retry_after_ms,
                 ..Self::new(code, told(refusal, code))
             },
+        }
+    }
+
+    /// The operator's own quota at a provider said no. That is no limit of the tenant's, and its figures tell what
+    /// others do: they are not for the client.
+    fn of_quota(refusal: &Refusal, mode: DenyMode) -> Self {
+        if refusal.reason == Reason::ExceedsCapacity {
+            let message = "The request is larger than what may be sent to the provider at once.";
+            return Self::new(Code::ExceedsCapacity, message);
+        }
+        let denial = Self::new(Code::ProviderQuota, Code::ProviderQuota.sentence());
+        match mode {
+            DenyMode::RejectBare => denial,
+            DenyMode::Reject | DenyMode::Wait => {
+                denial.retry_after(refusal.retry_after_ms.unwrap_or(QUOTA_WAIT_MS))
+            }
         }
     }
 

@@ -61,13 +61,14 @@ pub(super) async fn readyz(State(weir): State<Weir>) -> (StatusCode, Json<Value>
     let draining = weir.is_draining();
     let Said { reachable, current } = weir.probe.ask(&weir.pool).await;
     let ready = current && !draining;
+    let standing = weir.limiter.standing();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = json!({
         "status": if ready { "ready" } else { "not_ready" },
         "database": if reachable { "ok" } else { "unreachable" },
         "schema": if current { "current" } else { "unknown_or_other" },
-        "engine": "postgres",
-        "degraded": false,
+        "engine": standing.as_ref().map(|standing| standing.mode.code()),
+        "degraded": standing.as_ref().is_some_and(|standing| standing.degraded),
         "draining": draining,
     });
     (status, Json(body))

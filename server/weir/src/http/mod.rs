@@ -90,13 +90,14 @@ fn console(routes: Routes) -> Routes {
 }
 
 fn admin_api(routes: Routes) -> Routes {
-    use admin::{events, keys, ledger, limits, models, plans, providers, tenants};
+    use admin::{events, keys, ledger, limits, models, overrides, plans, providers, tenants};
     let (token, get, post) = (Door::AdminToken, Method::GET, Method::POST);
     routes
         .on(Method::GET, "/openapi.json", Door::Open, admin::document)
         .on(get.clone(), "/admin/api/v1/providers", token, providers::list)
         .on(post.clone(), "/admin/api/v1/providers", token, providers::create)
         .on(Method::PUT, "/admin/api/v1/providers/{id}/credential", token, providers::credential)
+        .on(Method::PUT, "/admin/api/v1/providers/{id}/quota", token, providers::quota)
         .on(get.clone(), "/admin/api/v1/models", token, models::list)
         .on(post.clone(), "/admin/api/v1/models", token, models::create)
         .on(Method::PUT, "/admin/api/v1/models/{id}/routes", token, models::set_routes)
@@ -114,6 +115,14 @@ fn admin_api(routes: Routes) -> Routes {
         .on(get.clone(), "/admin/api/v1/tenants/{id}/ledger", token, ledger::list)
         .on(Method::POST, "/admin/api/v1/tenants/{id}/ledger", token, ledger::create)
         .on(get.clone(), "/admin/api/v1/tenants/{id}/limits", token, limits::list)
+        .on(get.clone(), "/admin/api/v1/tenants/{id}/limit_overrides", token, overrides::list)
+        .on(Method::POST, "/admin/api/v1/tenants/{id}/limit_overrides", token, overrides::set)
+        .on(
+            Method::POST,
+            "/admin/api/v1/tenants/{id}/limit_overrides/{meter}/end",
+            token,
+            overrides::end,
+        )
         .on(get.clone(), "/admin/api/v1/events", token, events::list)
         .on(get.clone(), "/admin/api/v1/events/{request_id}", token, events::one)
         .on(get, "/admin/api/v1/refusals/{request_id}", token, events::refusal)

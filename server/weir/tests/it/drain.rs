@@ -10,7 +10,10 @@ use sim::{Pace, Sim, SimConfig};
 use crate::process::TestWeir;
 
 /// A Weir whose only provider is a simulator that lets `frame` pass between two frames.
-async fn with_provider(frame: Duration, settings: &[(&str, &str)]) -> (TestWeir, Sim, String) {
+pub(crate) async fn with_provider(
+    frame: Duration,
+    settings: &[(&str, &str)],
+) -> (TestWeir, Sim, String) {
     let pace = Pace { frame, ..Pace::default() };
     let sim = Sim::start(SimConfig { pace, ..SimConfig::default() }).await.unwrap();
     let weir = TestWeir::start_with(settings).await;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without is the test's failure")]
 
 mod admin;
+mod away;
 mod books;
 mod boot;
 mod browser;

@@ -9,6 +9,7 @@ pub(super) mod keys;
 pub(super) mod ledger;
 pub(super) mod limits;
 pub(super) mod models;
+pub(super) mod overrides;
 pub(super) mod plans;
 mod prices;
 pub(super) mod providers;
@@ -33,6 +34,7 @@ use utoipa::{Modify, OpenApi};
         providers::list,
         providers::create,
         providers::credential,
+        providers::quota,
         models::list,
         models::create,
         models::set_routes,
@@ -50,6 +52,9 @@ use utoipa::{Modify, OpenApi};
         ledger::list,
         ledger::create,
         limits::list,
+        overrides::list,
+        overrides::set,
+        overrides::end,
         events::list,
         events::one,
         events::refusal,

@@ -3,7 +3,7 @@
 use axum::Json;
 use domain::id::PlanId;
 use domain::money::Nanos;
-use domain::plan::{DenyMode, LimitRule, ModelAccess, Plan as DomainPlan};
+use domain::plan::{CallTerms, DenyMode, LimitRule, ModelAccess, Plan as DomainPlan};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,10 +28,18 @@ pub(in crate::http) struct Plan {
     markup_bps: i64,
     default_max_output_tokens: i64,
     max_output_tokens: i64,
-    /// `reject` or `reject_bare`.
+    /// `reject`, `reject_bare` or `wait`.
     #[schema(value_type = String)]
     deny_mode: DenyMode,
     request_fee_nanos: i64,
+    /// The most that one call may be able to cost; null for no maximum.
+    max_request_charge_nanos: Option<i64>,
+    /// The most tokens that one call may probably use, input and output bound together; null for no maximum.
+    max_request_tokens: Option<i64>,
+    /// How long a call may wait for its turn where `deny_mode` is `wait`.
+    max_wait_ms: i64,
+    /// The share of a tenant when several wait for one provider's quota.
+    weight: i64,
 }
 
 /// A plan, or a new version of one, to be made.
@@ -54,6 +62,26 @@ pub(in crate::http) struct PlanToAdd {
     deny_mode: DenyMode,
     #[serde(default)]
     request_fee_nanos: i64,
+    /// The most that one call may be able to cost; no maximum when nothing is said.
+    max_request_charge_nanos: Option<i64>,
+    /// The most tokens that one call may probably use, input and output bound together.
+    max_request_tokens: Option<i64>,
+    /// At most 30,000; 2,000 when nothing is said.
+    max_wait_ms: Option<i64>,
+    /// 1 to 1,000; 1 when nothing is said.
+    weight: Option<i64>,
+}
+
+impl PlanToAdd {
+    fn terms(&self) -> CallTerms {
+        let usual = CallTerms::default();
+        CallTerms {
+            max_charge: self.max_request_charge_nanos.map(Nanos),
+            max_tokens: self.max_request_tokens,
+            max_wait_ms: self.max_wait_ms.unwrap_or(usual.max_wait_ms),
+            weight: self.weight.unwrap_or(usual.weight),
+        }
+    }
 }
 
 impl From<DomainPlan> for Plan {
@@ -69,6 +97,10 @@ impl From<DomainPlan> for Plan {
             max_output_tokens: plan.max_output_tokens,
             deny_mode: plan.deny_mode,
             request_fee_nanos: plan.request_fee.0,
+            max_request_charge_nanos: plan.terms.max_charge.map(|max| max.0),
+            max_request_tokens: plan.terms.max_tokens,
+            max_wait_ms: plan.terms.max_wait_ms,
+            weight: plan.terms.weight,
         }
     }
 }
@@ -104,6 +136,7 @@ pub(in crate::http) async fn create(
     ask: Ask,
     Said(said): Said<PlanToAdd>,
 ) -> Result<(StatusCode, Json<Plan>), Problem> {
+    let terms = said.terms();
     let rules = said.rules.into_iter().map(serde_json::from_value::<LimitRule>);
     let rules = rules.collect::<Result<Vec<_>, _>>();
     let new = NewPlan {
@@ -115,6 +148,7 @@ pub(in crate::http) async fn create(
         max_output_tokens: said.max_output_tokens,
         deny_mode: said.deny_mode,
         request_fee: Nanos(said.request_fee_nanos),
+        terms,
     };
     let (desk, actor) = (ask.weir.desk.clone(), ask.actor());
     let deed = async move {

@@ -2,11 +2,12 @@
 
 use axum::Json;
 use domain::id::ProviderId;
+use domain::plan::LimitRule;
 use domain::usage::Dialect;
 use http::StatusCode;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tenants::catalog::{self, NewProvider, OnDisconnect, Timeouts};
 use tenants::directory::Changed;
 use utoipa::ToSchema;
@@ -32,6 +33,19 @@ pub(in crate::http) struct Provider {
     /// `drain` or `abort`.
     on_disconnect: String,
     enabled: bool,
+    /// The operator's own quota there, which all tenants share; a list of limits as in plans.
+    #[schema(value_type = Vec<Object>)]
+    quota: Vec<LimitRule>,
+}
+
+/// The operator's own quota at a provider.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Quota {
+    /// Limits of the rules `bucket`, `window` and `lease`. Those whose `metric` is `cost` are in nano-USD and count
+    /// what tenants are charged.
+    #[schema(value_type = Vec<Object>)]
+    rules: Vec<Value>,
 }
 
 /// A provider to be added. Its times have defaults.
@@ -78,6 +92,7 @@ impl From<catalog::Provider> for Provider {
             drain_ms: row.timeouts.drain_ms,
             on_disconnect: row.on_disconnect.code().to_owned(),
             enabled: row.enabled,
+            quota: row.quota,
         }
     }
 }
@@ -161,6 +176,38 @@ pub(in crate::http) async fn credential(
         let detail = json!({ "set": credential.is_some() });
         let target = format!("provider/{id}");
         desk.note(&mut change, actor, "provider.credential", target, detail).await?;
+        change.commit().await?;
+        desk.show(Changed::Catalog).await;
+        Ok(())
+    };
+    ask.weir.desk.run(deed).await.map_err(|e| ask.of_tenants(e))?;
+    Ok(Json(find(&ask, ProviderId(id)).await?))
+}
+
+/// Sets the operator's own quota at a provider. A call that it refuses gets 503 `provider_quota`.
+#[utoipa::path(
+    put,
+    path = "/admin/api/v1/providers/{id}/quota",
+    tag = "providers",
+    params(("id" = i64, Path)),
+    request_body = Quota,
+    responses((status = 200, body = Provider), (status = 404, description = "no such provider"))
+)]
+pub(in crate::http) async fn quota(
+    ask: Ask,
+    At(id): At<i64>,
+    Said(said): Said<Quota>,
+) -> Result<Json<Provider>, Problem> {
+    let rules = said.rules.into_iter().map(serde_json::from_value::<LimitRule>);
+    let rules = rules.collect::<Result<Vec<_>, _>>();
+    let rules = rules.map_err(|error| ask.invalid("rules", error.to_string()))?;
+    let (desk, actor) = (ask.weir.desk.clone(), ask.actor());
+    let before = find(&ask, ProviderId(id)).await?.quota;
+    let deed = async move {
+        let mut change = desk.pool.begin().await?;
+        catalog::set_quota(&mut *change, ProviderId(id), &rules).await?;
+        let detail = json!({ "before": before, "after": rules });
+        desk.note(&mut change, actor, "provider.quota", format!("provider/{id}"), detail).await?;
         change.commit().await?;
         desk.show(Changed::Catalog).await;
         Ok(())

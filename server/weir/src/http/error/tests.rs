@@ -167,3 +167,37 @@ async fn a_field_that_is_wrong_is_named_in_each_dialect() {
     let (_, _, body) = told(Shape::Dialect(Dialect::Gemini), &denial).await;
     assert_eq!(body["error"]["details"][1]["fieldViolations"][0]["field"], "n");
 }
+
+#[tokio::test]
+async fn a_providers_quota_is_nobodys_fault_and_keeps_its_figures() {
+    let quota = |reason, wait: Option<i64>| Refusal {
+        reason,
+        scope: Scope::Provider,
+        scope_id: 4,
+        retry_after_ms: wait,
+        ..too_fast(0)
+    };
+    let spent = Denial::of_refusal(&quota(Reason::RateLimited, Some(2_500)), DenyMode::Reject);
+    for dialect in [Dialect::Openai, Dialect::Anthropic, Dialect::Gemini] {
+        let (status, headers, body) = told(dialect.into(), &spent).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(headers["retry-after"], "3");
+        let error = &body["error"];
+        assert!(error.get("used").is_none() && error.get("scope").is_none(), "{body}");
+        assert_eq!(error["source"], "gateway");
+    }
+    let window = Denial::of_refusal(&quota(Reason::WindowExhausted, None), DenyMode::Wait);
+    assert_eq!((window.code, window.retry_after_ms), (Code::ProviderQuota, Some(QUOTA_WAIT_MS)));
+    let bare = Denial::of_refusal(&quota(Reason::RateLimited, Some(1)), DenyMode::RejectBare);
+    assert_eq!((bare.code, bare.retry_after_ms), (Code::ProviderQuota, None));
+    let never = Denial::of_refusal(&quota(Reason::ExceedsCapacity, None), DenyMode::Reject);
+    let (status, headers, _) = told(Dialect::Openai.into(), &never).await;
+    assert_eq!((status, headers.get("retry-after")), (StatusCode::PAYLOAD_TOO_LARGE, None));
+}
+
+#[test]
+fn a_plan_that_waits_tells_in_the_end_what_one_that_does_not_tells_at_once() {
+    let (rejected, waited) = (DenyMode::Reject, DenyMode::Wait);
+    let told = |mode| Denial::of_refusal(&too_fast(1_500), mode);
+    assert_eq!(told(rejected), told(waited));
+}

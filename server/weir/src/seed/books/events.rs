@@ -12,9 +12,9 @@ pub(super) type Row<'a> = (&'a UsageEvent, Option<i64>);
 const EVENTS: &str = "copy usage_events (request_id, tenant_id, team_id, key_id, plan_id, provider_id, dialect, \
     route, model, served_model, price_id, stream, admitted_at, ended_at, first_byte_ms, duration_ms, outcome, \
     http_status, usage_source, input, cached_input, cache_write_short, output, reasoning, cost_nanos, \
-    charge_nanos, hold_nanos, provider_request_id, ledger_transaction, persisted_at) \
+    charge_nanos, hold_nanos, provider_request_id, ledger_transaction, persisted_at, bookings) \
     from stdin (format binary)";
-const EVENT_COLUMNS: i16 = 30;
+const EVENT_COLUMNS: i16 = 31;
 
 const ATTEMPTS: &str = "copy attempts (request_id, attempt, provider_id, model, status, duration_ms, error, \
     started_at) from stdin (format binary)";
@@ -54,7 +54,8 @@ pub(super) async fn copy(db: &mut PgConnection, rows: &[Row<'_>]) -> Result<(), 
             .big(event.hold.0)
             .text_or_null(event.provider_request_id.as_deref())
             .big_or_null(*transaction)
-            .instant(event.ended_at);
+            .instant(event.ended_at)
+            .text(&ledger::booked::written(&event.bookings));
     }
     copy.copy(db, EVENTS).await
 }
