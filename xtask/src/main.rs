@@ -3,6 +3,7 @@
 
 mod command;
 mod demo;
+mod faults;
 mod queries;
 mod redis;
 mod scratch;
@@ -35,6 +36,8 @@ enum Task {
     Demo(DemoArgs),
     /// Run all checks and tests on servers of its own; the last line is `N passed, N failed`.
     Test(TestArgs),
+    /// Let processes, Redis and PostgreSQL fail under load, compare all accounts, and write `FAULTS.md`.
+    Faults(faults::FaultArgs),
     /// Build the pages' wasm, script and style into `target/site`.
     Site,
     /// Write what the database says about each query to `.sqlx`.
@@ -90,6 +93,7 @@ fn run(task: Task) -> anyhow::Result<ExitCode> {
         Task::Demo(args) => demo::run(&workspace, args.fresh, args.release, &args.rest),
         Task::Test(args) if args.packages.is_empty() => Ok(test::all(&workspace, &args.filter)),
         Task::Test(args) => Ok(test::some(&workspace, &args.packages, &args.filter)),
+        Task::Faults(args) => faults::run(&workspace, &args),
         Task::Site => site::build(&workspace).map(|_| ExitCode::SUCCESS),
         Task::Sqlx(args) if args.check => queries::check_alone(&workspace),
         Task::Sqlx(_) => queries::rewrite(&workspace),

@@ -10,6 +10,8 @@ const SKIP_SDK: &str = "WEIR_SKIP_SDK";
 const SITE_DIR: &str = "WEIR_SITE_DIR";
 /// The folder of PostgreSQL's programs.
 const PG_BIN: &str = "WEIR_PG_BIN";
+/// The Redis server's program, for tests that stop one of their own.
+const REDIS_SERVER: &str = "WEIR_TEST_REDIS_SERVER";
 
 #[expect(clippy::disallowed_methods, reason = "tests have no configuration but their environment")]
 fn variable(name: &str) -> Option<String> {
@@ -33,6 +35,16 @@ pub(crate) fn without_sdks() -> bool {
 pub(crate) fn site() -> Option<PathBuf> {
     let built = target().join("site");
     variable(SITE_DIR).map(PathBuf::from).or_else(|| built.is_dir().then_some(built))
+}
+
+/// PostgreSQL's programs, where the environment names them.
+pub(crate) fn pg_bin() -> Option<PathBuf> {
+    variable(PG_BIN).map(PathBuf::from)
+}
+
+/// The Redis server's program: what the environment says, else what `PATH` has.
+pub(crate) fn redis_server() -> PathBuf {
+    variable(REDIS_SERVER).unwrap_or_else(|| "redis-server".to_owned()).into()
 }
 
 /// What the program needs of the machine, and nothing that could be a setting of it.

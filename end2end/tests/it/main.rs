@@ -6,6 +6,9 @@ mod admin;
 mod browser;
 mod budget;
 mod environment;
+mod faults;
+#[expect(dead_code, reason = "shared with the program of all faults, which uses the rest of it")]
+mod fleet;
 mod folder;
 mod http;
 mod processes;

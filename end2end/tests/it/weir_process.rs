@@ -84,6 +84,22 @@ impl Weir {
         Self::launch(&["serve"], &all)
     }
 
+    /// Starts `weir sim` on a free port and waits until it says where it listens.
+    pub(crate) async fn sim(arguments: &[&str]) -> Self {
+        let all = [&["sim", "--bind", "127.0.0.1:0"], arguments].concat();
+        let mut sim = Self::launch(&all, &[]);
+        let weir = &mut sim;
+        until("the simulator listens", START, async || {
+            if let Some(status) = weir.look() {
+                panic!("the simulator ended at its start: {status}");
+            }
+            weir.base = listening(&weir.log()).ok_or("it does not say where it listens")?;
+            Ok(())
+        })
+        .await;
+        sim
+    }
+
     fn launch(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let logs = Folder::new();
         let file = |name: &str| {

@@ -64,7 +64,7 @@ impl PriceSheet {
     }
 
     /// As the API takes it: decimal strings in USD per million tokens.
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let names = [
             "input",
             "cached_input",

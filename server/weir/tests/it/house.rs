@@ -151,6 +151,7 @@ const TABLE: &[Row] = &[
         tests: &[
             "testkit",
             "sim",
+            "embedded",
             "domain",
             "fantoccini",
             "hyper-util",
@@ -159,6 +160,7 @@ const TABLE: &[Row] = &[
             "sqlx",
             "rand",
             "nix",
+            "secrecy",
         ],
     },
     Row {
