@@ -34,10 +34,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 
-use crate::fleet::Fleet;
 use crate::fleet::fault::Fault;
 use crate::fleet::report::Report;
 use crate::fleet::run::{Times, run};
+use crate::fleet::{Fleet, REDIS_DEADLINE_MS};
 use crate::say::say;
 
 /// The places at which a process can be told to kill itself, in the order in which a call comes to them.
@@ -212,7 +212,7 @@ impl Page {
         let conditions = format!(
             "Three processes on loopback over one PostgreSQL and one Redis, one simulated provider; built without \
              optimisation, {} processors shared by all of them and the clients; {} calls a second, 60 % streams, \
-             10 % clients that leave; a fault lasts {} s where it lasts; deadline of Redis 500 ms; all in {} s.",
+             10 % clients that leave; a fault lasts {} s where it lasts; deadline of Redis {REDIS_DEADLINE_MS} ms; all in {} s.",
             std::thread::available_parallelism().map_or(0, usize::from),
             TIMES.calls_per_s,
             TIMES.lasts.as_secs(),

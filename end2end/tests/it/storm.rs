@@ -1,4 +1,5 @@
-//! Two thousand mixed calls, with faults, limits and clients that leave: then all accounts agree.
+//! Two thousand mixed calls, half of them decided by each engine, with faults, limits and clients that leave: then all
+//! accounts agree.
 
 pub(crate) mod books;
 mod calls;
@@ -17,11 +18,12 @@ use crate::environment;
 use crate::say::say;
 use crate::wait::{alone, until};
 use crate::world::{
-    Tenant, World, concurrency, month_cost, month_requests, prices, rate, tokens_5h, week_cost,
+    Engine, Tenant, World, concurrency, month_cost, month_requests, prices, rate, tokens_5h,
+    week_cost,
 };
 
-/// How many calls.
-const CALLS: usize = 2_000;
+/// How many calls for each engine.
+const CALLS: usize = 1_000;
 /// How many at once.
 const AT_ONCE: usize = 64;
 /// How long the last calls of clients that left may take to be read to their end and settled.
@@ -34,11 +36,21 @@ const SHARES: [u32; 5] = [40, 20, 15, 15, 10];
 const MARKUP_BPS: i64 = 1_550;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_two_thousand_mixed_calls_journal_events_ledger_slices_and_rollups_are_one_account() {
+async fn after_a_thousand_mixed_calls_that_postgres_admits_all_books_are_one_account() {
+    one_account(Engine::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_thousand_mixed_calls_that_redis_admits_all_books_are_one_account() {
+    one_account(Engine::Redis).await;
+}
+
+/// Journal, events, ledger, slices, rollups and counters.
+async fn one_account(engine: Engine) {
     let _alone = alone().await;
     let seed = environment::seed();
     say(&format!("storm: WEIR_TEST_SEED={seed}"));
-    let mut world = World::start().await;
+    let mut world = World::start_on(engine).await;
     let tenants = tenants(&world).await;
     let calls = calls::draw(seed, CALLS, &SHARES);
 
@@ -54,6 +66,7 @@ async fn after_two_thousand_mixed_calls_journal_events_ledger_slices_and_rollups
         .await;
 
     settled(&world).await;
+    world.still_decides(&[&world.weir]).await;
     let status = world.weir.stop().await;
     assert_eq!(status.code(), Some(0), "SIGTERM ends it well");
 
@@ -104,11 +117,12 @@ async fn settled(world: &World) {
     until("all calls are settled", SETTLED, async || {
         let stats = world.sim.stats();
         let held = books::held(&world.db.pool).await;
-        if held == (0, 0) && stats.arrived == stats.served {
-            Ok(())
-        } else {
-            Err(format!("{held:?} held, {stats:?}"))
+        if held != (0, 0) || stats.arrived != stats.served {
+            return Err(format!("{held:?} held, {stats:?}"));
         }
+        // What Redis holds too, and whether all places say the same.
+        let (said, held) = world.verify().await;
+        if held == 0 && said.code == Some(0) { Ok(()) } else { Err(format!("{said:?}")) }
     })
     .await;
 }

@@ -2,17 +2,28 @@
 
 use serde_json::{Value, json};
 use sim::{Sim, SimConfig};
-use testkit::TestDatabase;
+use testkit::{TestDatabase, TestRedis};
 
 use crate::admin::Admin;
 use crate::folder::Folder;
 use crate::wait::until;
-use crate::weir_process::Weir;
+use crate::weir_process::{Said, Weir, run};
 
 /// How long a process may take to hear of a change that another made.
 const HEARD: std::time::Duration = std::time::Duration::from_secs(30);
 /// Everything the simulator says is drawn from it; the tests read its journal, not its words.
 const SIM_SEED: u64 = 7;
+
+/// The deadline of one question to Redis, far above production's 50 ms: a thousand calls at once, on a program without
+/// optimisation, are to be decided by the engine that a test is about.
+const REDIS_DEADLINE_MS: &str = "5000";
+
+/// Who decides on calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Postgres,
+    Redis,
+}
 
 /// A database, a provider, and a Weir between them.
 #[derive(Debug)]
@@ -21,6 +32,8 @@ pub(crate) struct World {
     pub(crate) weir: Weir,
     pub(crate) sim: Sim,
     pub(crate) db: TestDatabase,
+    /// Where Redis admits.
+    redis: Option<TestRedis>,
     pub(crate) admin: Admin,
     http: reqwest::Client,
     data: Folder,
@@ -80,15 +93,21 @@ impl PriceSheet {
 }
 
 impl World {
-    /// Starts all, with a provider and priced models for each dialect.
+    /// Starts all, with a provider and priced models for each dialect. Postgres admits.
     pub(crate) async fn start() -> Self {
+        Self::start_on(Engine::Postgres).await
+    }
+
+    /// The same; this engine admits.
+    pub(crate) async fn start_on(engine: Engine) -> Self {
         let http = crate::http::client();
         let db = testkit::database().await;
         let sim = Sim::start(SimConfig { seed: SIM_SEED, ..SimConfig::default() }).await.unwrap();
         let data = Folder::new();
-        let weir = Self::weir(&db, &data, "data").await;
+        let redis = (engine == Engine::Redis).then(testkit::redis);
+        let weir = serve(&variables(&db, redis.as_ref(), &data), engine).await;
         let admin = Admin::of(&weir);
-        let world = Self { weir, sim, db, admin, http, data };
+        let world = Self { weir, sim, db, redis, admin, http, data };
         for dialect in ["openai", "anthropic", "gemini"] {
             let credential = format!("sim-credential-of-{dialect}");
             let provider = world.admin.provider(dialect, &world.sim.base_url(), &credential).await;
@@ -102,13 +121,31 @@ impl World {
 
     /// A further process on the same database.
     pub(crate) async fn another_weir(&self) -> Weir {
-        Self::weir(&self.db, &self.data, "data").await
+        serve(&self.variables(), self.engine()).await
     }
 
-    async fn weir(db: &TestDatabase, data: &Folder, name: &str) -> Weir {
-        // Processes on one database share the key that seals credentials, as an operator sees to.
-        let folder = data.join(name).display().to_string();
-        Weir::serve(&[("DATABASE_URL", &db.url), ("WEIR_DATA_DIR", &folder)]).await
+    fn engine(&self) -> Engine {
+        if self.redis.is_some() { Engine::Redis } else { Engine::Postgres }
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        variables(&self.db, self.redis.as_ref(), &self.data)
+    }
+
+    /// `weir books verify --json`: what it says, and how much is held in all, in nano-USD.
+    pub(crate) async fn verify(&self) -> (Said, i64) {
+        let said = run(&["books", "verify", "--json"], &borrowed(&self.variables())).await;
+        let json: Value = serde_json::from_str(&said.out).unwrap_or_default();
+        let tenants = json["tenants"].as_array().unwrap_or_else(|| panic!("{said:?}"));
+        let held = tenants.iter().filter_map(|tenant| tenant["held_nanos"].as_i64()).sum();
+        (said, held)
+    }
+
+    /// Checks that the engine that was to decide did so to the end.
+    pub(crate) async fn still_decides(&self, weirs: &[&Weir]) {
+        for weir in weirs {
+            assert_eq!(engine_of(weir).await.as_deref(), Ok(self.engine().name()));
+        }
     }
 
     /// A new tenant on a plan of its own, with one key.
@@ -165,6 +202,56 @@ impl World {
         let bytes = answer.bytes().await.unwrap_or_else(|e| panic!("{name}: broken: {e:?}"));
         (status, serde_json::from_slice(&bytes).unwrap_or_default())
     }
+}
+
+impl Engine {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Redis => "redis",
+        }
+    }
+}
+
+/// The settings of a process.
+fn variables(
+    db: &TestDatabase,
+    redis: Option<&TestRedis>,
+    data: &Folder,
+) -> Vec<(&'static str, String)> {
+    // Processes on one database share the key that seals credentials, as an operator sees to.
+    let folder = data.join("data").display().to_string();
+    let mut all = vec![("DATABASE_URL", db.url.clone()), ("WEIR_DATA_DIR", folder)];
+    if let Some(redis) = redis {
+        all.push(("REDIS_URL", redis.url.clone()));
+        // The program puts the colon behind it.
+        all.push(("WEIR_REDIS_PREFIX", redis.prefix.trim_end_matches(':').to_owned()));
+        all.push(("WEIR_REDIS_DEADLINE_MS", REDIS_DEADLINE_MS.to_owned()));
+    }
+    all
+}
+
+fn borrowed<'a>(variables: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    variables.iter().map(|(name, value)| (*name, value.as_str())).collect()
+}
+
+/// Starts a process, and waits until this engine admits.
+async fn serve(variables: &[(&'static str, String)], engine: Engine) -> Weir {
+    let weir = Weir::serve(&borrowed(variables)).await;
+    until("the engine admits", HEARD, async || {
+        let now = engine_of(&weir).await?;
+        if now == engine.name() { Ok(()) } else { Err(format!("{now} does")) }
+    })
+    .await;
+    weir
+}
+
+/// Which engine admits, as the process says.
+async fn engine_of(weir: &Weir) -> Result<String, String> {
+    let answer = crate::http::client().get(weir.url("/readyz")).send().await;
+    let bytes = answer.map_err(|e| e.to_string())?.bytes().await.map_err(|e| e.to_string())?;
+    let json: Value = serde_json::from_slice(&bytes).map_err(|e| e.to_string())?;
+    json["engine"].as_str().map(ToOwned::to_owned).ok_or_else(|| json.to_string())
 }
 
 /// A month's budget, with nothing above it.

@@ -34,7 +34,7 @@ const TAKES_OVER: Duration = Duration::from_secs(60);
 const HEARD: Duration = Duration::from_secs(30);
 /// The deadline of one question to Redis. 50 ms in production; a machine that runs the provider, the clients, two
 /// servers and three processes without optimisation on a few cores needs more.
-const REDIS_DEADLINE_MS: &str = "500";
+pub(crate) const REDIS_DEADLINE_MS: &str = "1000";
 /// Each process opens this many twice, and ten more: three have to fit into PostgreSQL's usual hundred.
 const DATABASE_CONNECTIONS: &str = "8";
 /// How long calls may go on after SIGTERM.

@@ -37,7 +37,7 @@ impl Times {
     /// For the tests of every day.
     pub(crate) const SHORT: Self = Self {
         before_ms: (800, 1_600),
-        lasts: Duration::from_secs(3),
+        lasts: Duration::from_secs(2),
         after: Duration::from_millis(800),
         calls_per_s: 30,
         capped_calls: 12,
