@@ -4,8 +4,8 @@ mod beat;
 mod standing;
 mod verdicts;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::id::TenantId;
@@ -66,6 +66,8 @@ struct Shared {
     seat: RwLock<Seat>,
     /// The same, for those who wait for a change.
     seen: watch::Sender<Seat>,
+    /// Until when Redis may be used by the seat. Renewed beside it: a renewal must not wait for what is under way.
+    lease_until: Mutex<Option<Instant>>,
     told: watch::Sender<Option<Standing>>,
     live: Registry,
     /// Wakes the beat.
@@ -81,18 +83,6 @@ struct Seat {
     /// Nothing while it changes.
     mode: Option<Mode>,
     epoch: i64,
-    /// Until when Redis may be used by it.
-    lease_until: Option<Instant>,
-}
-
-impl Seat {
-    /// The engine that may be used now.
-    fn engine(&self, now: Instant) -> Option<Mode> {
-        match self.mode? {
-            Mode::Postgres => Some(Mode::Postgres),
-            Mode::Redis => self.lease_until.filter(|until| now < *until).map(|_| Mode::Redis),
-        }
-    }
 }
 
 /// The engine of the moment. While it is held, the authority does not change here.
@@ -106,13 +96,14 @@ impl Limiter {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let Parts { pool, postgres, redis, replica_id, without_books, tasks } = parts;
-        let seat = Seat { mode: None, epoch: 0, lease_until: None };
+        let seat = Seat { mode: None, epoch: 0 };
         let shared = Shared {
             postgres,
             redis,
             replica: Replica { pool, id: replica_id, without_books },
             seat: RwLock::new(seat),
             seen: watch::Sender::new(seat),
+            lease_until: Mutex::new(None),
             told: watch::Sender::new(None),
             live: Registry::default(),
             nudge: Notify::new(),
@@ -203,7 +194,7 @@ impl Limiter {
         let mut seen = self.shared.seen.subscribe();
         loop {
             let seat = timeout_at(deadline, self.shared.seat.read()).await.map_err(late)?;
-            if let Some(mode) = seat.engine(Instant::now()) {
+            if let Some(mode) = self.usable(*seat) {
                 return Ok(Engine { seat, mode });
             }
             drop(seat);
@@ -219,10 +210,37 @@ impl Limiter {
         }
     }
 
+    /// The engine that a seat allows to use now. Postgres looks at the authority itself.
+    fn usable(&self, seat: Seat) -> Option<Mode> {
+        match seat.mode? {
+            Mode::Postgres => Some(Mode::Postgres),
+            Mode::Redis => {
+                let until = *self.shared.lease_until.lock().unwrap_or_else(PoisonError::into_inner);
+                until.filter(|until| Instant::now() < *until).map(|_| Mode::Redis)
+            }
+        }
+    }
+
+    fn lease(&self, until: Instant) {
+        let mut lease = self.shared.lease_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *lease = Some(until);
+    }
+
     /// An engine did not answer, or answered that it may not any more. Says whether to ask again.
     async fn again(&self, engine: Engine<'_>, error: &LimiterError, deadline: Instant) -> bool {
         let (mode, epoch) = (engine.mode, engine.seat.epoch);
         drop(engine);
+        self.again_after(mode, epoch, error, deadline).await
+    }
+
+    /// The same, when the engine was let go already.
+    async fn again_after(
+        &self,
+        mode: Mode,
+        epoch: i64,
+        error: &LimiterError,
+        deadline: Instant,
+    ) -> bool {
         match error {
             LimiterError::Superseded => self.wait_for_news(epoch, deadline).await,
             LimiterError::Lost => {

@@ -38,6 +38,9 @@ const RETRIES: u32 = 2;
 /// The pause before that: enough for the other side of a deadlock to end.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
+/// How many connections it may make at least: one to ask with, and one to end with.
+const CONNECTIONS_LEAST: u32 = 2;
+
 /// What every session of the engine is set to.
 ///
 /// Its statements are few, run all the time and find every row by its key. The tables are quick to grow: a plan that
@@ -67,12 +70,13 @@ pub struct PostgresEngine {
 }
 
 impl PostgresEngine {
-    /// An engine on the database of `pool`. It makes connections of its own, as many at most as that pool may, with
-    /// settings of their own. Its transactions run on `tasks`, so that a caller that goes away cannot leave one open.
+    /// An engine on the database of `pool`. It makes connections of its own, half as many at most as that pool may,
+    /// with settings of their own: its transactions are short, and all processes share what the server allows. Its transactions run on `tasks`, so that a caller that goes away cannot leave one open.
     #[must_use]
     pub fn new(pool: PgPool, tasks: TaskTracker) -> Self {
         let sessions = pool.connect_options().as_ref().clone().options(SESSION);
-        let pool = pool.options().clone().connect_lazy_with(sessions);
+        let most = pool.options().get_max_connections().div_ceil(2).max(CONNECTIONS_LEAST);
+        let pool = pool.options().clone().max_connections(most).connect_lazy_with(sessions);
         Self { pool, tasks, asks: Arc::default(), endings: Arc::default() }
     }
 

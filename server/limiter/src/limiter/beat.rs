@@ -150,12 +150,13 @@ impl Limiter {
 
     /// The row is ready: its engine admits from here on, until the lease is over.
     async fn take_seat(&self, rule: &Rule) {
-        let lease_until = Some(rule.lease_until);
-        let next = Seat { mode: Some(rule.mode), epoch: rule.epoch, lease_until };
-        let mut seat = self.shared.seat.write().await;
-        let is_news = seat.mode != next.mode;
-        *seat = next;
-        drop(seat);
+        self.lease(rule.lease_until);
+        let next = Seat { mode: Some(rule.mode), epoch: rule.epoch };
+        // Only a change waits for what is under way; a renewed lease is news to those who wait for one.
+        let is_news = *self.shared.seat.read().await != next;
+        if is_news {
+            *self.shared.seat.write().await = next;
+        }
         self.shared.seen.send_replace(next);
         if is_news {
             let degraded = self.is_degraded(rule.mode);
@@ -185,10 +186,10 @@ impl Limiter {
             return;
         }
         let lease_until = *at + self.shared.replica.without_books.max(LEASE);
-        let mut seat = self.shared.seat.write().await;
+        let seat = *self.shared.seat.read().await;
         if seat.mode == Some(Mode::Redis) && seat.epoch == rule.epoch {
-            seat.lease_until = Some(lease_until);
-            self.shared.seen.send_replace(*seat);
+            self.lease(lease_until);
+            self.shared.seen.send_replace(seat);
         }
     }
 

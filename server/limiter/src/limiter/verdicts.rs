@@ -18,20 +18,39 @@ impl Admission for Limiter {
         let deadline = Instant::now() + SWITCH_WAIT;
         loop {
             let engine = self.engine(deadline).await?;
-            let verdict = match (engine.mode, &self.shared.redis) {
-                (Mode::Redis, Some(redis)) => redis.admit(ask, engine.seat.epoch).await,
-                _ => self.shared.postgres.admit_under(ask, Some(engine.seat.epoch)).await,
+            let (mode, epoch) = (engine.mode, engine.seat.epoch);
+            let verdict = match (mode, &self.shared.redis) {
+                (Mode::Redis, Some(redis)) => redis.admit(ask, epoch).await,
+                _ => {
+                    // Asks of one tenant wait for each other there, and nobody who publishes has to wait for them:
+                    // that engine looks at the epoch itself, and what it holds is published by nature.
+                    drop(engine);
+                    match self.shared.postgres.admit_under(ask, Some(epoch)).await {
+                        Ok(verdict) => {
+                            if let Verdict::Admit(hold) = &verdict {
+                                self.shared.live.opened(hold, true);
+                            }
+                            return Ok(verdict);
+                        }
+                        Err(error) => {
+                            if !self.again_after(mode, epoch, &error, deadline).await {
+                                return Err(error);
+                            }
+                            continue;
+                        }
+                    }
+                }
             };
             match verdict {
                 // A lease that ended meanwhile makes the verdict void: another engine may have the authority.
-                Ok(Verdict::Admit(hold)) if engine.seat.engine(Instant::now()).is_none() => {
+                Ok(Verdict::Admit(hold)) if self.usable(*engine.seat).is_none() => {
                     drop(engine);
                     self.end(&hold, None, ask.now).await?;
                 }
                 Ok(verdict) => {
-                    self.answered(engine.mode);
+                    self.answered(mode);
                     if let Verdict::Admit(hold) = &verdict {
-                        self.shared.live.opened(hold, engine.mode == Mode::Postgres);
+                        self.shared.live.opened(hold, false);
                     }
                     return Ok(verdict);
                 }

@@ -23,9 +23,9 @@ use crate::admission::LimiterError;
 use crate::postgres::lock::Locks;
 
 /// How many owners a process warms at once; each needs two connections.
-const WARMERS: usize = 4;
+const WARMERS: usize = 2;
 /// Connections for them, and for looks at the books.
-const CONNECTIONS: u32 = 10;
+const CONNECTIONS: u32 = 6;
 
 /// Places for those who warm.
 #[derive(Debug)]

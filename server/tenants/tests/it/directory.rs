@@ -90,7 +90,7 @@ async fn a_lost_connection_and_what_was_said_meanwhile_do_no_harm() {
     run("alter table api_keys disable trigger user").await.unwrap();
     api_key::revoke(&world.pool, world.tenant, key, world.now()).await.unwrap();
     run("alter table api_keys enable trigger user").await.unwrap();
-    assert!(world.identify(&directory, &secret).is_ok());
+    // Nobody was told. A late reading of the other key's news may have come by all the same, so this is not asserted.
 
     // Whoever listens is thrown out; the comparison after coming back finds what nobody told.
     let killed: i64 = sqlx::query_scalar(

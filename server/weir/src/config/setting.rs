@@ -118,7 +118,7 @@ pub(super) static DATABASE_CONNECTIONS: Setting = Setting::plain(
     "WEIR_DATABASE_CONNECTIONS",
     "database-connections",
     "16",
-    "The most connections to the database, 4 to 500.",
+    "The most connections to the database, 4 to 500; the limits open half as many again and 6.",
 );
 pub(super) static MIGRATE: Setting = Setting::plain(
     "migrate",
