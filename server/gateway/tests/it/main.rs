@@ -4,6 +4,9 @@
 
 mod ends;
 mod limits;
+mod owners;
 mod pass_through;
 mod recovery;
+mod tokens;
+mod waits;
 mod world;
