@@ -1,6 +1,6 @@
 //! All faults of the catalogue on the real program, and a table of what came of them. `cargo xtask faults` starts it.
 //!
-//! `faults [--runs N] [--only F-xx]… [--seed N] [--table FILE]`
+//! `faults [--runs N] [--only F-xx]… [--seed N] [--lasts-s N] [--table FILE]`
 
 #![expect(clippy::unwrap_used, reason = "a check that cannot go on fails, and says where")]
 #![expect(clippy::print_stdout, reason = "a tool of the terminal: what it prints is its answer")]
@@ -50,10 +50,12 @@ const PLACES: [&str; 7] = [
     "after_commit",
     "after_settle",
 ];
-/// As the catalogue has it, but for what lasts 20 or 30 seconds there.
+/// The catalogue says 20 or 30 for some.
+const LASTS_S: u64 = 10;
+/// The load around a fault.
 const TIMES: Times = Times {
     before_ms: (2_500, 5_000),
-    lasts: Duration::from_secs(10),
+    lasts: Duration::from_secs(LASTS_S),
     after: Duration::from_secs(5),
     calls_per_s: 40,
     capped_calls: 60,
@@ -68,11 +70,19 @@ struct Asked {
     only: Vec<String>,
     seed: u64,
     table: Option<String>,
+    /// How many seconds a fault lasts where it lasts.
+    lasts_s: u64,
 }
 
 impl Asked {
     fn read(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut asked = Self { runs: 1, only: Vec::new(), seed: environment::seed(), table: None };
+        let mut asked = Self {
+            runs: 1,
+            only: Vec::new(),
+            seed: environment::seed(),
+            table: None,
+            lasts_s: LASTS_S,
+        };
         let mut arguments = arguments;
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -80,6 +90,7 @@ impl Asked {
             match name.as_str() {
                 "--runs" => asked.runs = number()?,
                 "--seed" => asked.seed = number()?,
+                "--lasts-s" => asked.lasts_s = number()?,
                 "--only" => asked.only.push(value),
                 "--table" => asked.table = Some(value),
                 _ => return Err(format!("{name} is not known")),
@@ -120,13 +131,14 @@ fn main() -> ExitCode {
 
 /// Does all that was asked for, and writes it down. Whether all went well.
 async fn every(asked: &Asked, faults: Vec<Fault>) -> bool {
-    let mut page = Page::default();
+    let times = Times { lasts: Duration::from_secs(asked.lasts_s), ..TIMES };
+    let mut page = Page::new(asked.lasts_s);
     for number in 0..asked.runs {
         let seed = asked.seed.wrapping_add(number);
         let mut fleet = None;
         for fault in &faults {
             // A fault that ends in a panic takes its fleet along: the next gets another.
-            let one = AssertUnwindSafe(alone(fleet.take(), *fault, seed));
+            let one = AssertUnwindSafe(alone(fleet.take(), *fault, seed, times));
             match one.catch_unwind().await {
                 Ok((lasting, report)) => {
                     fleet = Some(lasting);
@@ -162,12 +174,12 @@ fn why(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it said nothing")
 }
 
-async fn alone(fleet: Option<Fleet>, fault: Fault, seed: u64) -> (Fleet, Report) {
+async fn alone(fleet: Option<Fleet>, fault: Fault, seed: u64, times: Times) -> (Fleet, Report) {
     let mut fleet = match fleet {
         Some(fleet) => fleet,
         None => Fleet::start().await,
     };
-    let report = run(&mut fleet, fault, seed, TIMES).await;
+    let report = run(&mut fleet, fault, seed, times).await;
     (fleet, report)
 }
 
@@ -175,20 +187,19 @@ async fn alone(fleet: Option<Fleet>, fault: Fault, seed: u64) -> (Fleet, Report)
 #[derive(Debug)]
 struct Page {
     began: Instant,
+    lasts_s: u64,
     rows: Vec<String>,
     wrong: Vec<String>,
     figures: String,
     bad: usize,
 }
 
-impl Default for Page {
-    fn default() -> Self {
-        let (rows, wrong) = (Vec::new(), Vec::new());
-        Self { began: Instant::now(), rows, wrong, figures: String::new(), bad: 0 }
-    }
-}
-
 impl Page {
+    fn new(lasts_s: u64) -> Self {
+        let (rows, wrong) = (Vec::new(), Vec::new());
+        Self { began: Instant::now(), lasts_s, rows, wrong, figures: String::new(), bad: 0 }
+    }
+
     fn add(&mut self, report: &Report) {
         self.rows.push(table::row(report));
         let id = report.fault.id();
@@ -215,7 +226,7 @@ impl Page {
              10 % clients that leave; a fault lasts {} s where it lasts; deadline of Redis {REDIS_DEADLINE_MS} ms; all in {} s.",
             std::thread::available_parallelism().map_or(0, usize::from),
             TIMES.calls_per_s,
-            TIMES.lasts.as_secs(),
+            self.lasts_s,
             self.began.elapsed().as_secs(),
         );
         let wrong = if self.wrong.is_empty() {
@@ -237,6 +248,7 @@ load goes on, ends, and when nothing is held any more all accounts are compared:
 journal; E, usage events; L, events whose charge is posted in the ledger; slices, rollups and the counters of admission, \
 by `weir books verify`. A capped tenant tries more calls than its money is for, a narrow one has three places: *over* is \
 what they got beyond that. *Failed* are answers that are neither a success nor a limit's refusal, and connections that \
-broke. *Away* is the longest time in which a tenant without limits was not served. *Left to TTL* are calls whose process \
+broke. *Away* is the longest time in which a tenant without limits was not served; while another \
+engine takes over calls wait, which *slowest served* shows. *Left to TTL* are calls whose process \
 was killed between their admission and their record: nothing was sent, and their hold ends by itself after 15 minutes. \
 *E without J* are calls that were on record when their process was killed, and were never sent: charged as orphaned.";

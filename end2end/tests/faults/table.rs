@@ -5,9 +5,9 @@ use crate::fleet::report::{Report, tenths};
 /// The head of the table.
 pub(crate) const HEAD: &str = "\
 | fault | what | offered | admitted | refused | failed | J | E | L | J without E | E without J | Σ E − Σ L | over, nano-USD \
-| over, places | cap used | lasted | away, all | away, worst process | back on Redis | H = 0 after load | left to TTL \
+| over, places | cap used | lasted | away, all | away, worst process | slowest served | back on Redis | H = 0 after load | left to TTL \
 | orphaned | estimated, calls | estimated, money | seed | wrong |
-|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|";
+|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|";
 
 /// A fault's row.
 pub(crate) fn row(report: &Report) -> String {
@@ -38,6 +38,7 @@ pub(crate) fn row(report: &Report) -> String {
         seconds(report.lasted),
         seconds(report.away_fleet),
         seconds(report.away_process),
+        seconds(report.slowest),
         seconds(report.back_after),
         seconds(report.holds_zero),
         report.held_calls.to_string(),

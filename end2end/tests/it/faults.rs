@@ -28,7 +28,7 @@ async fn whatever_dies_under_load_every_call_is_one_event_and_no_limit_is_passed
         assert!(report.books.journal > 0 && report.refused > 0, "it proves nothing: {report:#?}");
     }
 
-    let seen = neighbour::compare(&fleet, "neighbour", 5, Duration::from_secs(4)).await;
+    let seen = neighbour::compare(&fleet, "neighbour", 5, Duration::from_secs(3)).await;
     assert_eq!(seen.good_failed, 0, "a tenant is not refused for its neighbour's calls: {seen:?}");
     let passed = seen.bad.get(&200).copied().unwrap_or(0);
     assert!(passed <= seen.bad_most() && passed >= neighbour::CAPACITY, "{seen:?}");

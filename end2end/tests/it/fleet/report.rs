@@ -32,6 +32,8 @@ pub(crate) struct Report {
     /// The longest time without a served call, at all processes and at the worst one.
     pub(crate) away_fleet: Duration,
     pub(crate) away_process: Duration,
+    /// How long the slowest served call took: calls wait for another engine to take over.
+    pub(crate) slowest: Duration,
     /// From the end of the load until nothing was held, or only what is left to its time to live.
     pub(crate) holds_zero: Duration,
     /// Calls whose hold is left to its time to live.
@@ -57,7 +59,7 @@ impl Report {
         let (books, wrong) = (&self.books, self.books.wrong.len());
         say(&format!(
             "{} {} seed {}: {} offered, {} admitted, {} refused, failed {:?}; J {} E {} L {}, orphaned {}, unsent {}, \
-             over {} nano-USD and {} places, cap used {}‰, lasted {} s, away {} / {} s, back {} s, H 0 after {} s, {} left to their \
+             over {} nano-USD and {} places, cap used {}‰, lasted {} s, away {} / {} s, slowest {} s, back {} s, H 0 after {} s, {} left to their \
              time; {}; {} s; {wrong} wrong",
             self.fault.id(),
             self.fault.words(),
@@ -77,6 +79,7 @@ impl Report {
             tenths(self.lasted),
             tenths(self.away_fleet),
             tenths(self.away_process),
+            tenths(self.slowest),
             tenths(self.back_after),
             tenths(self.holds_zero),
             self.held_calls,

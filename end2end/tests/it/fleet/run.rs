@@ -91,6 +91,7 @@ pub(crate) async fn run(fleet: &mut Fleet, fault: Fault, seed: u64, times: Times
             .map(|at| longest_gap(&seen, Some(at)))
             .max()
             .unwrap_or_default(),
+        slowest: slowest(&seen),
         holds_zero,
         held_calls: held / fleet.hold_nanos,
         books,
@@ -139,6 +140,11 @@ fn availability(fault: Fault, seen: &[Seen], back: Duration, wrong: &mut Vec<Str
     if let Some(first) = failed.first() {
         wrong.push(format!("{} calls failed that were not to, such as {first:?}", failed.len()));
     }
+}
+
+fn slowest(seen: &[Seen]) -> Duration {
+    let served = seen.iter().filter(|call| call.is_served());
+    served.map(|call| call.took).max().unwrap_or_default()
 }
 
 /// The longest time in which calls of a tenant that is never refused were made and none was served: at one process,
