@@ -23,24 +23,24 @@ local AT_ADMISSION = 8
 -- How many holds are named before a refusal: twice the most calls that a plan of Weir's runs at the same time.
 local AT_REFUSAL = 256
 
-local packed = redis.call('HGET', KEYS[2], id)
-local own = packed and cmsgpack.unpack(packed)
+local packed = call('HGET', KEYS[2], id)
+local own = packed and unpacked(packed)
 if ARGV[6] == '1' then
   local expired = {'EXPIRED'}
   local function name(other, hold)
     expired[#expired + 1], expired[#expired + 2] = other, hold.charge
   end
-  if own and not own.over and tonumber(redis.call('ZSCORE', KEYS[3], id)) <= now then
+  if own and not own.over and tonumber(call('ZSCORE', KEYS[3], id)) <= now then
     name(id, own)
   end
-  for _, other in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', digits(now), 'LIMIT', 0, AT_ADMISSION + 1)) do
-    local its = cmsgpack.unpack(redis.call('HGET', KEYS[2], other))
+  for _, other in ipairs(call('ZRANGEBYSCORE', KEYS[3], '-inf', digits(now), 'LIMIT', 0, AT_ADMISSION + 1)) do
+    local its = unpacked(call('HGET', KEYS[2], other))
     if its.over then
       -- It was remembered long enough.
-      redis.call('HDEL', KEYS[2], other)
-      redis.call('ZREM', KEYS[3], other)
+      call('HDEL', KEYS[2], other)
+      call('ZREM', KEYS[3], other)
       live = live - 1
-      redis.call('HSET', KEYS[1], 'live', digits(live))
+      call('HSET', KEYS[1], 'live', digits(live))
       own = other ~= id and own or nil
     elseif other ~= id and #expired < 1 + 2 * AT_ADMISSION then
       name(other, its)
@@ -90,7 +90,7 @@ local function ask_rolling(meter)
   for number = 0, meter.slices + SLICES_KEPT - 1 do
     fields[number + 1] = meter.id .. '/' .. digits(meter.oldest + number * meter.slice_ms)
   end
-  for number, amount in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
+  for number, amount in ipairs(call('HMGET', KEYS[1], unpack(fields))) do
     amount = known(amount)
     if amount then
       until_ms = meter.oldest + (number - 1 + meter.slices) * meter.slice_ms
@@ -100,7 +100,7 @@ local function ask_rolling(meter)
       end
     end
   end
-  local wait = math.max(until_ms - now, 0)
+  local wait = max(until_ms - now, 0)
   return {reason = 'window_exhausted', used = used, held = held, resets_at = until_ms, wait = wait}
 end
 
@@ -157,7 +157,7 @@ end
 if told then
   local answer = {'REFUSE', told.meter, told.reason, told.limit, told.used, told.held, told.resets_at, told.wait}
   if told.reason == 'concurrency_exhausted' or (told.held > 0 and told.reason ~= 'exceeds_capacity') then
-    for _, other in ipairs(redis.call('ZRANGE', KEYS[3], 0, AT_REFUSAL - 1)) do
+    for _, other in ipairs(call('ZRANGE', KEYS[3], 0, AT_REFUSAL - 1)) do
       answer[#answer + 1] = other
     end
   end
@@ -179,7 +179,7 @@ for number, meter in ipairs(meters) do
     level = meter.level_now - wanted * MICRO
     set(key .. '/level', level)
     -- A clock that went backwards must not be paid for the same time twice.
-    set(key .. '/at', math.max(now, meter.at))
+    set(key .. '/at', max(now, meter.at))
     set(key .. '/rate', meter.rate)
     extra = meter.limit
   elseif meter.rule == 'window' then
@@ -201,8 +201,8 @@ if own then
   live = live - 1
 end
 set('live', live + 1)
-redis.call('HSET', KEYS[1], unpack(write))
-redis.call('HINCRBY', KEYS[1], 'charge', digits(charge))
-redis.call('HSET', KEYS[2], id, cmsgpack.pack({admitted = now, charge = charge, takes = takes}))
-redis.call('ZADD', KEYS[3], digits(expires), id)
+call('HSET', KEYS[1], unpack(write))
+call('HINCRBY', KEYS[1], 'charge', digits(charge))
+call('HSET', KEYS[2], id, packed_of({admitted = now, charge = charge, takes = takes}))
+call('ZADD', KEYS[3], digits(expires), id)
 return answer

@@ -6,16 +6,16 @@
 --       counted, and of every held amount that is not the sum of the holds, as `field!`, with that sum.
 --       COLD, STALE: nothing is counted.
 
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'live', 'cut')
+local state = call('HMGET', KEYS[1], 'epoch', 'live', 'cut')
 local cold = not_warm(KEYS, ARGV[1], state[1], state[2])
 if cold then
   return cold
 end
 local names, sums = {}, {}
-local holds = redis.call('HGETALL', KEYS[2])
+local holds = call('HGETALL', KEYS[2])
 for at = 1, #holds, 2 do
   names[#names + 1] = holds[at]
-  local hold = cmsgpack.unpack(holds[at + 1])
+  local hold = unpacked(holds[at + 1])
   for _, take in ipairs(hold.takes) do
     if take[2] ~= 'bucket' and not hold.over then
       local name = take[1] .. '/held' .. (take[2] == 'month' and '/' .. digits(take[6]) or '')
@@ -27,7 +27,7 @@ local answer = {'AUDIT', known(state[3]) or 0, #names}
 for _, name in ipairs(names) do
   answer[#answer + 1] = name
 end
-local all = redis.call('HGETALL', KEYS[1])
+local all = call('HGETALL', KEYS[1])
 for at = 1, #all, 2 do
   local name, value = all[at], known(all[at + 1])
   local last = string.match(name, '/([^/]+)$')

@@ -5,18 +5,18 @@
 -- Reply DONE, then id and charge of each. COLD, STALE: nothing is known.
 
 local now = clock(ARGV[1])
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'live')
+local state = call('HMGET', KEYS[1], 'epoch', 'live')
 local cold = not_warm(KEYS, ARGV[2], state[1], state[2])
 if cold then
   return cold
 end
 local answer = {'DONE'}
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', digits(now), 'LIMIT', 0, whole(ARGV[3]))) do
-  local hold = cmsgpack.unpack(redis.call('HGET', KEYS[2], id))
+for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[3], '-inf', digits(now), 'LIMIT', 0, whole(ARGV[3]))) do
+  local hold = unpacked(call('HGET', KEYS[2], id))
   if hold.over then
-    redis.call('HDEL', KEYS[2], id)
-    redis.call('ZREM', KEYS[3], id)
-    redis.call('HINCRBY', KEYS[1], 'live', -1)
+    call('HDEL', KEYS[2], id)
+    call('ZREM', KEYS[3], id)
+    call('HINCRBY', KEYS[1], 'live', -1)
   else
     answer[#answer + 1], answer[#answer + 2] = id, hold.charge
   end

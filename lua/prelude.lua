@@ -2,6 +2,11 @@
 --
 -- Numbers are doubles: whole ones are exact below 2^53, and a number beyond that is an error, never a rounding.
 
+-- Looked up once: a global costs more than what most of these do.
+local call, pcall, tonumber, error, ipairs, pairs, unpack = redis.call, pcall, tonumber, error, ipairs, pairs, unpack
+local floor, max, min, format = math.floor, math.max, math.min, string.format
+local unpacked, packed_of = cmsgpack.unpack, cmsgpack.pack
+
 local MICRO = 1000000
 local MAX_COUNT = 9007199254740992
 -- How long an expired hold is remembered, so that a late settlement still counts: a month, the longest window.
@@ -12,7 +17,7 @@ local SLICES_KEPT = 2
 -- A whole number of the store. Anything else is nothing: an unreadable counter is an unknown one.
 local function known(text)
   local number = text and tonumber(text)
-  if not number or number ~= math.floor(number) or number > MAX_COUNT or number < -MAX_COUNT then
+  if not number or number ~= floor(number) or number > MAX_COUNT or number < -MAX_COUNT then
     return nil
   end
   return number
@@ -32,7 +37,7 @@ local function digits(number)
   if number > MAX_COUNT or number < -MAX_COUNT then
     error('WEIR_RANGE ' .. tostring(number))
   end
-  return string.format('%.0f', number)
+  return format('%.0f', number)
 end
 
 -- The instant: the store's own, or the one that a test tells.
@@ -41,13 +46,13 @@ local function clock(told)
   if now >= 0 then
     return now
   end
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+  local time = call('TIME')
+  return time[1] * 1000 + floor(time[2] / 1000)
 end
 
 -- a / b, rounded up, exactly.
 local function ceil_div(a, b)
-  local quotient = math.floor(a / b)
+  local quotient = floor(a / b)
   local rest = a - quotient * b
   if rest < 0 then
     quotient, rest = quotient - 1, rest + b
@@ -65,8 +70,8 @@ local function not_warm(keys, epoch, its_epoch, live)
     return {'STALE'}
   end
   live = known(live)
-  if its ~= whole(epoch) or not live or redis.call('ZCARD', keys[3]) ~= live
-    or redis.call('HLEN', keys[2]) ~= live then
+  if its ~= whole(epoch) or not live or call('ZCARD', keys[3]) ~= live
+    or call('HLEN', keys[2]) ~= live then
     return {'COLD'}
   end
   return nil
@@ -155,28 +160,28 @@ local function slide(key, meter)
   end
   local sign, from, count = 1, meter.oldest, -moved
   if moved > 0 then
-    sign, from, count = -1, meter.counted_from, math.min(moved, meter.slices + SLICES_KEPT)
+    sign, from, count = -1, meter.counted_from, min(moved, meter.slices + SLICES_KEPT)
   end
   local fields = {}
   for number = 0, count - 1 do
     fields[number + 1] = meter.id .. '/' .. digits(from + number * step)
   end
-  for _, used in ipairs(redis.call('HMGET', key, unpack(fields))) do
+  for _, used in ipairs(call('HMGET', key, unpack(fields))) do
     meter.used = meter.used + sign * (known(used) or 0)
   end
   if moved > 0 then
     local gone = {}
-    local until_ms = math.min(meter.oldest, from + count * step) - SLICES_KEPT * step
+    local until_ms = min(meter.oldest, from + count * step) - SLICES_KEPT * step
     local first = from - SLICES_KEPT * step
     for start = first, until_ms - step, step do
       gone[#gone + 1] = meter.id .. '/' .. digits(start)
     end
     if #gone > 0 then
-      redis.call('HDEL', key, unpack(gone))
+      call('HDEL', key, unpack(gone))
     end
   end
   meter.counted_from = meter.oldest
-  redis.call('HSET', key, meter.id .. '/used', digits(meter.used), meter.id .. '/oldest', digits(meter.oldest))
+  call('HSET', key, meter.id .. '/used', digits(meter.used), meter.id .. '/oldest', digits(meter.oldest))
 end
 
 -- Reads the counters of all meters. Nothing and the answer to give, when they are not all known.
@@ -185,7 +190,7 @@ local function read(keys, epoch, meters)
   for _, meter in ipairs(meters) do
     fields_of(meter, fields)
   end
-  local values = redis.call('HMGET', keys[1], unpack(fields))
+  local values = call('HMGET', keys[1], unpack(fields))
   local cold = not_warm(keys, epoch, values[1], values[2])
   if cold then
     return nil, cold
@@ -209,8 +214,8 @@ end
 -- The level of a bucket at the instant, in millionths. A clock that went backwards refills nothing.
 local function refilled(level, at, rate, capacity, now)
   -- A thousandth of a unit per second is a millionth per millisecond.
-  local gained = math.max(now - at, 0) * rate
-  return math.min(level + gained, capacity * MICRO)
+  local gained = max(now - at, 0) * rate
+  return min(level + gained, capacity * MICRO)
 end
 
 -- What a call used of a metric. A request that was let through counts, whatever became of it.
@@ -258,9 +263,9 @@ local function end_holds(keys, now, endings)
     if take[2] == 'bucket' then
       local unused = take[4] - used_of(take[3], ending)
       local bucket = buckets[take[1]] or {gained = 0, owed = 0, capacity = 0}
-      bucket.gained = bucket.gained + math.max(unused, 0)
-      bucket.owed = bucket.owed + math.min(unused, 0)
-      bucket.capacity = math.max(bucket.capacity, take[7])
+      bucket.gained = bucket.gained + max(unused, 0)
+      bucket.owed = bucket.owed + min(unused, 0)
+      bucket.capacity = max(bucket.capacity, take[7])
       buckets[take[1]] = bucket
       field(take[1] .. '/level'); field(take[1] .. '/at'); field(take[1] .. '/rate')
       return
@@ -273,9 +278,9 @@ local function end_holds(keys, now, endings)
   end
 
   for _, ending in ipairs(endings) do
-    local packed = redis.call('HGET', keys[2], ending.id)
-    local hold = packed and cmsgpack.unpack(packed)
-    local score = hold and ending.if_expired and tonumber(redis.call('ZSCORE', keys[3], ending.id))
+    local packed = call('HGET', keys[2], ending.id)
+    local hold = packed and unpacked(packed)
+    local score = hold and ending.if_expired and tonumber(call('ZSCORE', keys[3], ending.id))
     if hold and not (ending.if_expired and (hold.over or score > now)) then
       for _, take in ipairs(hold.takes) do
         if not hold.over then
@@ -292,11 +297,11 @@ local function end_holds(keys, now, endings)
       if ending.if_expired and ending.how == 'release' then
         -- Nobody has said yet what it used: it is remembered for whoever says so late.
         hold.over = true
-        redis.call('HSET', keys[2], ending.id, cmsgpack.pack(hold))
-        redis.call('ZADD', keys[3], digits(now + REMEMBERED_MS), ending.id)
+        call('HSET', keys[2], ending.id, packed_of(hold))
+        call('ZADD', keys[3], digits(now + REMEMBERED_MS), ending.id)
       elseif not hold.over or ending.how == 'settle' then
-        redis.call('HDEL', keys[2], ending.id)
-        redis.call('ZREM', keys[3], ending.id)
+        call('HDEL', keys[2], ending.id)
+        call('ZREM', keys[3], ending.id)
         live = live + 1
       end
     end
@@ -307,7 +312,7 @@ local function end_holds(keys, now, endings)
 
   local values, write = {}, {}
   field('live'); field('charge'); field('cut')
-  for number, value in ipairs(redis.call('HMGET', keys[1], unpack(fields))) do
+  for number, value in ipairs(call('HMGET', keys[1], unpack(fields))) do
     values[fields[number]] = known(value)
   end
   local function set(name, value)
@@ -316,16 +321,16 @@ local function end_holds(keys, now, endings)
   end
   for name, amount in pairs(held) do
     if values[name] then
-      set(name, math.max(values[name] - amount, 0))
+      set(name, max(values[name] - amount, 0))
     end
   end
   for id, bucket in pairs(buckets) do
     local level, at, rate = values[id .. '/level'], values[id .. '/at'], values[id .. '/rate']
     if level and at and rate then
       local full = refilled(level, at, rate, bucket.capacity, now)
-      level = math.min(full + bucket.gained * MICRO, bucket.capacity * MICRO) + bucket.owed * MICRO
-      set(id .. '/level', math.max(level, -MAX_COUNT))
-      set(id .. '/at', math.max(now, at))
+      level = min(full + bucket.gained * MICRO, bucket.capacity * MICRO) + bucket.owed * MICRO
+      set(id .. '/level', max(level, -MAX_COUNT))
+      set(id .. '/at', max(now, at))
     end
   end
   for _, one in ipairs(used) do
@@ -349,21 +354,21 @@ local function end_holds(keys, now, endings)
       end
     end
   end
-  set('live', math.max((values.live or 0) - live, 0))
-  set('charge', math.max((values.charge or 0) - charge, 0))
+  set('live', max((values.live or 0) - live, 0))
+  set('charge', max((values.charge or 0) - charge, 0))
   -- Every ending is a new cut: who compares counters with the books sees that something moved in between.
   set('cut', (values.cut or 0) + 1)
   local all = {}
   for name, value in pairs(write) do
     all[#all + 1], all[#all + 2] = name, value
   end
-  redis.call('HSET', keys[1], unpack(all))
+  call('HSET', keys[1], unpack(all))
   return ended
 end
 
 -- A hold as its caller gets it: instants, charge, and seven values to each take.
 local function told_hold(word, keys, id, hold)
-  local answer = {word, hold.admitted, tonumber(redis.call('ZSCORE', keys[3], id)) or 0, hold.charge}
+  local answer = {word, hold.admitted, tonumber(call('ZSCORE', keys[3], id)) or 0, hold.charge}
   for _, take in ipairs(hold.takes) do
     for part = 1, 7 do
       answer[#answer + 1] = take[part]

@@ -11,7 +11,7 @@ local _, cold = read(KEYS, ARGV[2], meters)
 if cold then
   return cold
 end
-local answer = {'STANDS', now, known(redis.call('HGET', KEYS[1], 'cut')) or 0}
+local answer = {'STANDS', now, known(call('HGET', KEYS[1], 'cut')) or 0}
 for _, meter in ipairs(meters) do
   local limit, level = meter.limit, 0
   if meter.rule == 'bucket' then

@@ -5,7 +5,7 @@
 -- Reply DONE id, if it was there. COLD, STALE: nothing was done.
 
 local now = clock(ARGV[1])
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'live')
+local state = call('HMGET', KEYS[1], 'epoch', 'live')
 local cold = not_warm(KEYS, ARGV[2], state[1], state[2])
 if cold then
   return cold

@@ -5,15 +5,15 @@
 -- Reply DONE expiry, or DONE alone when the hold is not there. COLD, STALE: nothing was done.
 
 local now = clock(ARGV[1])
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'live')
+local state = call('HMGET', KEYS[1], 'epoch', 'live')
 local cold = not_warm(KEYS, ARGV[2], state[1], state[2])
 if cold then
   return cold
 end
-local packed = redis.call('HGET', KEYS[2], ARGV[3])
-if not packed or cmsgpack.unpack(packed).over then
+local packed = call('HGET', KEYS[2], ARGV[3])
+if not packed or unpacked(packed).over then
   return {'DONE'}
 end
-local expires = math.max(tonumber(redis.call('ZSCORE', KEYS[3], ARGV[3])), now + whole(ARGV[4]))
-redis.call('ZADD', KEYS[3], digits(expires), ARGV[3])
+local expires = max(tonumber(call('ZSCORE', KEYS[3], ARGV[3])), now + whole(ARGV[4]))
+call('ZADD', KEYS[3], digits(expires), ARGV[3])
 return {'DONE', expires}

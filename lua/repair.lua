@@ -5,7 +5,7 @@
 --       should be
 -- Reply DONE: they are put right. KEPT: something has moved: compare again. COLD, STALE: nothing is counted.
 
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'live', 'cut')
+local state = call('HMGET', KEYS[1], 'epoch', 'live', 'cut')
 local cold = not_warm(KEYS, ARGV[1], state[1], state[2])
 if cold then
   return cold
@@ -15,11 +15,11 @@ if (known(state[3]) or 0) ~= whole(ARGV[2]) then
 end
 local write = {}
 for at = 3, #ARGV, 3 do
-  if known(redis.call('HGET', KEYS[1], ARGV[at])) ~= whole(ARGV[at + 1]) then
+  if known(call('HGET', KEYS[1], ARGV[at])) ~= whole(ARGV[at + 1]) then
     return {'KEPT'}
   end
   write[#write + 1], write[#write + 2] = ARGV[at], digits(whole(ARGV[at + 2]))
 end
-redis.call('HSET', KEYS[1], unpack(write))
-redis.call('HINCRBY', KEYS[1], 'cut', 1)
+call('HSET', KEYS[1], unpack(write))
+call('HINCRBY', KEYS[1], 'cut', 1)
 return {'DONE'}

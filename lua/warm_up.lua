@@ -60,7 +60,7 @@ if ARGV[2] == 'TENANT' then
   if not cold then
     return {'KEPT'}
   end
-  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
+  call('DEL', KEYS[1], KEYS[2], KEYS[3])
   local charge = 0
   for _, hold in ipairs(news.holds) do
     for _, take in ipairs(hold.takes) do
@@ -74,8 +74,8 @@ if ARGV[2] == 'TENANT' then
     end
     charge = charge + hold.charge
     local kept = {admitted = hold.admitted, charge = hold.charge, takes = hold.takes}
-    redis.call('HSET', KEYS[2], hold.id, cmsgpack.pack(kept))
-    redis.call('ZADD', KEYS[3], digits(hold.expires), hold.id)
+    call('HSET', KEYS[2], hold.id, packed_of(kept))
+    call('ZADD', KEYS[3], digits(hold.expires), hold.id)
   end
   set('epoch', epoch)
   set('live', #news.holds)
@@ -89,15 +89,15 @@ elseif cold then
 elseif ARGV[2] == 'CREDIT' then
   -- What was paid in has changed; where the balance is unknown, it stays so.
   for _, meter in ipairs(news.meters) do
-    if redis.call('HEXISTS', KEYS[1], meter.id .. '/credited') == 1 then
+    if call('HEXISTS', KEYS[1], meter.id .. '/credited') == 1 then
       set(meter.id .. '/credited', meter.credited)
     end
   end
 else
   -- A hold that took from a meter found its counter: if it is not there now, it was lost.
   local taken = {}
-  for _, packed in ipairs(redis.call('HVALS', KEYS[2])) do
-    for _, take in ipairs(cmsgpack.unpack(packed).takes) do
+  for _, packed in ipairs(call('HVALS', KEYS[2])) do
+    for _, take in ipairs(unpacked(packed).takes) do
       taken[take[1] .. (take[2] == 'month' and digits(take[6]) or '')] = true
     end
   end
@@ -105,7 +105,7 @@ else
     local fields = {}
     meter.starts = meter.period
     fields_of(meter, fields)
-    local is_known = counter(meter, redis.call('HMGET', KEYS[1], unpack(fields)), 1)
+    local is_known = counter(meter, call('HMGET', KEYS[1], unpack(fields)), 1)
     if not is_known and taken[meter.id .. (meter.rule == 'month' and digits(meter.period) or '')] then
       return {'LOST'}
     end
@@ -115,12 +115,12 @@ else
     local fields = {}
     local probe = {id = meter.id, rule = meter.rule, starts = meter.period}
     fields_of(probe, fields)
-    if not counter(probe, redis.call('HMGET', KEYS[1], unpack(fields)), 1) then
+    if not counter(probe, call('HMGET', KEYS[1], unpack(fields)), 1) then
       set_meter(meter)
     end
   end
 end
 for at = 1, #write, 1000 do
-  redis.call('HSET', KEYS[1], unpack(write, at, math.min(at + 999, #write)))
+  call('HSET', KEYS[1], unpack(write, at, min(at + 999, #write)))
 end
 return {'DONE'}
