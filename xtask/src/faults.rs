@@ -59,5 +59,12 @@ pub(crate) fn run(workspace: &Workspace, args: &FaultArgs) -> Result<ExitCode> {
     faults.env("WEIR_PG_BIN", binaries.bin()).env("WEIR_TEST_REDIS_SERVER", redis);
     faults.env("TMPDIR", scratch.for_tests());
     let status = timed("faults", || workspace.signals.run(&mut faults))?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if status.success() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let kept = workspace.target.join("xtask/failed");
+    if scratch.keep(&kept)? {
+        println!("what the faults left is kept in {}", kept.display());
+    }
+    Ok(ExitCode::FAILURE)
 }
