@@ -51,7 +51,7 @@ fn is_fair(neighbours: &Neighbours, passed: i64) -> bool {
 }
 
 fn percentile(sorted: &[Duration]) -> Duration {
-    sorted.get(sorted.len() * 99 / 100).or(sorted.last()).copied().unwrap_or_default()
+    sorted.get(sorted.len() * 99 / 100).or_else(|| sorted.last()).copied().unwrap_or_default()
 }
 
 /// Calls of Redis for each kind of call, by its own counters.
