@@ -27,7 +27,7 @@ use crate::http::site::Site;
 use crate::listen::{self, Limits, Stop};
 use crate::store::Store;
 use crate::weir::{Parts, Weir};
-use crate::{database, http, jobs, key_file, limits, metrics_listener, setup, spool};
+use crate::{calibration, database, http, jobs, key_file, limits, metrics_listener, setup, spool};
 
 /// How long calls that are over may take to get into the books at a stop, at least: what is left after that waits for
 /// the next start.
@@ -117,6 +117,7 @@ impl Running {
             clock: clock.for_gateway(config.test_clock),
             fail_points: spool::fail_points(&config),
         });
+        calibration::load(&gateway, &pool).await;
 
         let listener = bind(config.bind).await?;
         let address = listener.local_addr().context("no local address")?;
@@ -199,6 +200,9 @@ impl Running {
         weir.desk.tasks.wait().await;
         if let Err(error) = weir.last_used.write(&weir.pool).await {
             tracing::warn!(%error, "when keys were last used is not all written");
+        }
+        if let Err(error) = calibration::keep(&weir.gateway, &weir.pool).await {
+            tracing::warn!(error = format!("{error:#}"), "what was learned of tokens is not kept");
         }
         let (pool, spool) = (weir.pool.clone(), weir.gateway.spool().clone());
         // The last handle on the books goes with the parts.

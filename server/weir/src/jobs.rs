@@ -10,10 +10,11 @@ use tenants::session;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use crate::calibration;
 use crate::weir::Weir;
 
 /// The timetable. The first run is one period after the start, so that a restart is quiet.
-const TIMETABLE: [Job; 11] = [
+const TIMETABLE: [Job; 12] = [
     Job::each("end expired holds", Duration::from_secs(10), Work::ReapHolds),
     Job::each("note when keys were used", Duration::from_secs(20), Work::WriteLastUsed),
     Job::each("remove expired sessions", Duration::from_secs(600), Work::ExpireSessions),
@@ -30,6 +31,7 @@ const TIMETABLE: [Job; 11] = [
         Duration::from_secs(86_400),
         Work::CompareCounters { all: true },
     ),
+    Job::each("keep what was learned", Duration::from_secs(60), Work::KeepCalibration),
 ];
 // The directory compares itself with the database once a minute: see `Directory::run`.
 
@@ -57,6 +59,7 @@ impl Job {
 enum Work {
     ReapHolds,
     WriteLastUsed,
+    KeepCalibration,
     ExpireSessions,
     MakePartitions,
     PruneSlices,
@@ -69,7 +72,7 @@ enum Work {
 impl Work {
     /// Whether one process does it for all: everything but what this process alone knows.
     const fn is_shared(self) -> bool {
-        !matches!(self, Self::WriteLastUsed)
+        !matches!(self, Self::WriteLastUsed | Self::KeepCalibration)
     }
 }
 
@@ -128,6 +131,7 @@ async fn work(weir: &Weir, work: Work) -> anyhow::Result<u64> {
     match work {
         Work::ReapHolds => portions(|| async { Ok(weir.limiter.reap(told).await?) }).await,
         Work::WriteLastUsed => weir.last_used.write(pool).await.map(|()| 0).context("keys"),
+        Work::KeepCalibration => calibration::keep(&weir.gateway, pool).await,
         Work::ExpireSessions => {
             portions(|| async { Ok(session::delete_expired(pool, now).await?) }).await
         }

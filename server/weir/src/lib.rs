@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod boot;
+mod calibration;
 pub mod cli;
 pub mod clock;
 mod commands;

@@ -214,3 +214,92 @@ async fn every_documented_path_answers_and_every_path_is_documented() {
     assert_eq!(documented, served);
     weir.end().await;
 }
+
+#[tokio::test]
+async fn an_override_shows_on_the_limit_with_its_end_and_can_be_ended() {
+    let weir = TestWeir::start().await;
+    let tenant = weir.tenant("acme", "pro").await;
+    let path = format!("/tenants/{tenant}/limit_overrides");
+    let rule = json!({ "rule": "month", "metric": "cost", "limit": 900_000_000_000_i64 });
+    let until = jiff::Timestamp::now().checked_add(jiff::Span::new().hours(1)).unwrap().to_string();
+    let wish = json!({ "rule": rule, "until": until, "reason": "launch day" });
+    let (status, set) = weir.admin(Method::POST, &path, Some(wish.clone())).await;
+    assert_eq!((status, set["in_force"].as_bool()), (201, Some(true)), "{set}");
+
+    let month = |limits: &Value| {
+        let rows = limits["data"].as_array().unwrap();
+        rows.iter().find(|row| row["meter"] == "month_cost").unwrap().clone()
+    };
+    let limits = format!("/tenants/{tenant}/limits");
+    let (_, shown) = weir.admin(Method::GET, &limits, None).await;
+    let shown = month(&shown);
+    assert_eq!(shown["limit"], 900_000_000_000_i64, "{shown}");
+    assert_eq!(shown["overridden"]["reason"], "launch day");
+    for (field, wrong) in [
+        ("until", json!("2020-01-01T00:00:00Z")),
+        ("until", json!("tomorrow")),
+        ("reason", json!(" ")),
+        ("rule", json!({ "rule": "barter" })),
+    ] {
+        let mut spoiled = wish.clone();
+        spoiled[field] = wrong;
+        let (status, body) = weir.admin(Method::POST, &path, Some(spoiled)).await;
+        assert_eq!((status, body["param"].as_str()), (400, Some(field)), "{body}");
+    }
+    let end = format!("{path}/month_cost/end");
+    let why = json!({ "reason": "over" });
+    let (status, _) = weir.admin(Method::POST, &end, Some(why.clone())).await;
+    assert_eq!(status, 200);
+    let (status, _) = weir.admin(Method::POST, &end, Some(why)).await;
+    assert_eq!(status, 404, "nothing is left to end");
+    let (_, shown) = weir.admin(Method::GET, &limits, None).await;
+    assert_eq!(month(&shown)["limit"], 200_000_000_000_i64);
+    assert!(month(&shown).get("overridden").is_none());
+    let (_, history) = weir.admin(Method::GET, &path, None).await;
+    assert_eq!(history["data"].as_array().unwrap().len(), 2);
+    let audited: i64 =
+        sqlx::query_scalar("select count(*) from audit_log where action like 'limit_override.%'")
+            .fetch_one(weir.pool())
+            .await
+            .unwrap();
+    assert_eq!(audited, 2);
+    weir.end().await;
+}
+
+#[tokio::test]
+async fn a_plans_terms_and_a_providers_quota_are_kept_or_refused_by_name() {
+    let weir = TestWeir::start().await;
+    let plan = json!({ "name": "patient", "rules": [], "models": "all", "deny_mode": "wait",
+                       "default_max_output_tokens": 10, "max_output_tokens": 10,
+                       "max_request_charge_nanos": 5, "max_wait_ms": 1_500, "weight": 3 });
+    let (status, made) = weir.admin(Method::POST, "/plans", Some(plan.clone())).await;
+    assert_eq!(status, 201, "{made}");
+    assert_eq!((made["max_wait_ms"].as_i64(), made["weight"].as_i64()), (Some(1_500), Some(3)));
+    assert_eq!(made["max_request_charge_nanos"], 5);
+    for (field, wrong) in
+        [("max_wait_ms", json!(30_001)), ("weight", json!(0)), ("max_request_tokens", json!(0))]
+    {
+        let mut spoiled = plan.clone();
+        spoiled[field] = wrong;
+        let (status, body) = weir.admin(Method::POST, "/plans", Some(spoiled)).await;
+        assert_eq!((status, body["param"].as_str()), (400, Some(field)), "{body}");
+    }
+    let window = json!({ "rule": "window", "metric": "cost", "window": "day",
+                         "limit": 9_000_000_000_000_001_i64 });
+    let mut spoiled = plan;
+    spoiled["rules"] = json!([window]);
+    let (status, body) = weir.admin(Method::POST, "/plans", Some(spoiled)).await;
+    assert!(status == 400 && body.to_string().contains("9,000,000 USD"), "{body}");
+
+    let provider =
+        json!({ "name": "sim", "dialect": "openai", "base_url": "http://127.0.0.1:9" });
+    let (_, provider) = weir.admin(Method::POST, "/providers", Some(provider)).await;
+    let path = format!("/providers/{}/quota", provider["id"]);
+    let quota = json!({ "rules": [{ "rule": "lease", "limit": 4 }] });
+    let (status, set) = weir.admin(Method::PUT, &path, Some(quota)).await;
+    assert_eq!((status, set["quota"][0]["limit"].as_i64()), (200, Some(4)), "{set}");
+    let month = json!({ "rules": [{ "rule": "month", "metric": "cost", "limit": 4 }] });
+    let (status, body) = weir.admin(Method::PUT, &path, Some(month)).await;
+    assert_eq!((status, body["param"].as_str()), (400, Some("limits")), "{body}");
+    weir.end().await;
+}
