@@ -291,8 +291,7 @@ async fn a_plans_terms_and_a_providers_quota_are_kept_or_refused_by_name() {
     let (status, body) = weir.admin(Method::POST, "/plans", Some(spoiled)).await;
     assert!(status == 400 && body.to_string().contains("9,000,000 USD"), "{body}");
 
-    let provider =
-        json!({ "name": "sim", "dialect": "openai", "base_url": "http://127.0.0.1:9" });
+    let provider = json!({ "name": "sim", "dialect": "openai", "base_url": "http://127.0.0.1:9" });
     let (_, provider) = weir.admin(Method::POST, "/providers", Some(provider)).await;
     let path = format!("/providers/{}/quota", provider["id"]);
     let quota = json!({ "rules": [{ "rule": "lease", "limit": 4 }] });
