@@ -186,6 +186,16 @@ fn lints(steps: &mut Steps, workspace: &Workspace, database: Option<&SecretStrin
         let arguments = [&["--locked", "-p", "xtask", "--all-targets"][..], &denied].concat();
         cargo(workspace, "clippy", &arguments, "xtask does not pass the lints")
     });
+    // The program of all faults is no test of its package, so that nothing else looks at it.
+    steps.step("lints of the faults", || {
+        let target = ["--locked", "-p", "end2end", "--test", "faults"];
+        cargo(
+            workspace,
+            "clippy",
+            &[&target[..], &denied].concat(),
+            "the faults do not pass the lints",
+        )
+    });
     cached
 }
 
