@@ -132,8 +132,11 @@ impl Limiter {
     /// When no engine can be reached.
     pub async fn reap(&self, now: Option<UnixMs>) -> Result<u64, LimiterError> {
         let engine = self.engine(Instant::now() + SWITCH_WAIT).await?;
-        match (engine.mode, &self.shared.redis) {
-            (Mode::Redis, Some(redis)) => redis.reap(engine.seat.epoch, now).await,
+        let (mode, epoch) = (engine.mode, engine.seat.epoch);
+        // As below: it goes through all owners, and nobody has to wait for that to give the seat up.
+        drop(engine);
+        match (mode, &self.shared.redis) {
+            (Mode::Redis, Some(redis)) => redis.reap(epoch, now).await,
             _ => self.shared.postgres.reap(now).await,
         }
     }
@@ -175,7 +178,8 @@ impl Limiter {
         }
     }
 
-    /// Ends the engines' connections, once what is under way on them is over.
+    /// Gives the lease back and ends the engines' own connections, once what is under way on them is over. The pool it
+    /// was given is the caller's, who has more to write.
     pub async fn close(&self) {
         if let Err(error) = self.shared.replica.leave().await {
             tracing::debug!(%error, "the lease is left to end by itself");
@@ -184,7 +188,6 @@ impl Limiter {
         if let Some(redis) = &self.shared.redis {
             redis.close().await;
         }
-        self.shared.replica.pool.close().await;
     }
 
     /// The engine of the moment; waits for it until `deadline` while it changes.
